@@ -6,7 +6,6 @@ import contextlib
 import io
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
 
 VARIABLE = "_DLOBD_COMPLETE"
 """Variable by which the shell asks for proposals."""
-
-MOST_RUNS = 50
-"""Largest number of run IDs that the shell proposes, newest first."""
 
 Words = list[tuple[str, str]]
 """Proposals with their descriptions."""
@@ -41,14 +37,18 @@ def answer(command: Any) -> int:
     return 0
 
 
-def experiments(context: typer.Context, incomplete: str) -> Words:
-    """Propose built-in experiments and TOML files; nothing for the arguments of a script."""
-    return [] if context.params.get("job") else _files("experiment", incomplete)
+def experiments(context: typer.Context) -> Words:
+    """Propose built-in experiments; nothing for the arguments of a script. Without a proposal, bash proposes files."""
+    from dlobd.experiment.files import titles
+
+    return [] if context.params.get("job") else titles("experiment")
 
 
-def sweeps(incomplete: str) -> Words:
-    """Propose built-in sweeps and TOML files."""
-    return _files("sweep", incomplete)
+def sweeps() -> Words:
+    """Propose built-in sweeps."""
+    from dlobd.experiment.files import titles
+
+    return titles("sweep")
 
 
 def settings(incomplete: str) -> Words:
@@ -64,11 +64,8 @@ def settings(incomplete: str) -> Words:
 
 
 def runs(context: typer.Context) -> Words:
-    """Propose `latest`, and the IDs of the newest runs."""
-    from dlobd.bundle.store import LATEST
-
-    newest = _bundles(context)[: -MOST_RUNS - 1 : -1]
-    return [(LATEST, "the last run"), *((bundle.run_id, bundle.path.parent.name) for bundle in newest)]
+    """Propose `latest` and run IDs, the newest first."""
+    return [("latest", "the last run"), *((one.run_id, one.path.parent.name) for one in reversed(_bundles(context)))]
 
 
 def with_runs(context: typer.Context) -> Words:
@@ -80,17 +77,4 @@ def _bundles(context: typer.Context) -> list[Bundle]:
     from dlobd.bundle.store import bundles
     from dlobd.experiment.user_config import runs_dir
 
-    given = context.get_parameter_source("out")
-    return bundles(Path(context.params["out"]) if given else runs_dir())
-
-
-def _files(kind: str, incomplete: str) -> Words:
-    from dlobd.experiment.files import titles
-
-    return [*titles(kind), *_toml(incomplete)]
-
-
-def _toml(incomplete: str) -> Iterator[tuple[str, str]]:
-    for path in sorted(Path().glob(f"{incomplete}*")) if not Path(incomplete).is_absolute() else ():
-        if path.suffix == ".toml" or path.is_dir():
-            yield (f"{path}/" if path.is_dir() else str(path)), "file"
+    return bundles(Path(context.params["out"]) if context.get_parameter_source("out") else runs_dir())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import Annotated
 
 import typer
@@ -27,9 +26,6 @@ def history(
         list[str] | None,
         typer.Option("--status", metavar="STATUS", help="Only runs with this status, such as ok; repeatable."),
     ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="DATE", help="Only runs from this day, YYYY-MM-DD (UTC).")
-    ] = None,
     sort: Annotated[
         str, typer.Option("--sort", metavar="COLUMN", help="date, experiment, wall, training, layer or status.")
     ] = "date",
@@ -44,14 +40,7 @@ def history(
 
     if sort not in listing.SORTS:
         raise UsageError(unknown("column", sort, listing.SORTS), "dlobd history --help")
-    if since is not None and not re.fullmatch(r"\d{4}-\d\d-\d\d", since):
-        raise UsageError(f"--since {since} is not a day.", "--since YYYY-MM-DD")
-    bundles = [
-        bundle
-        for bundle in store.bundles(out)
-        if (not experiments or bundle.path.parent.name in experiments)
-        and (since is None or bundle.run_id >= since.replace("-", ""))
-    ]
+    bundles = [one for one in store.bundles(out) if not experiments or one.path.parent.name in experiments]
     found = listing.rows(bundles, statuses or (), sort, limit)
     if as_json:
         print_json([dataclasses.asdict(row) for row in found])

@@ -74,7 +74,8 @@ def _top(
         from dlobd.experiment import user_config
 
         found = user_config.read()
-        defaults = {name: value for name in ("out", "hadoop_conf") if (value := getattr(found, name))}
+        paths = {"out": found.out, "hadoop_conf": found.hadoop_conf}
+        defaults = {name: Path(path).expanduser() for name, path in paths.items() if path}
         context.default_map = _default_map(context.command, defaults)
 
 
@@ -123,14 +124,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _usage_error(error: Any) -> int:
     """Print the message of typer, with its hints only where they are near, and the help of the command."""
-    hints = getattr(error, "possibilities", None) or ()
-    if hints:
+    if hints := getattr(error, "possibilities", None):
         error.possibilities = difflib.get_close_matches(error.option_name, hints, cutoff=NEAR)
-    message = error.format_message()  # empty if the user requested help, which is printed already
-    if not message:
+    if not (message := error.format_message()):  # the user requested help, which is printed already
         return UsageError.exit_code
-    path = error.ctx.command_path if getattr(error, "ctx", None) else "dlobd"
     stop = "" if message.endswith((".", "?")) else "."
+    path = error.ctx.command_path if error.ctx else "dlobd"
     return _fail(f"{message}{stop} Next: {path} --help", UsageError.exit_code)
 
 

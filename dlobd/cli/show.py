@@ -45,7 +45,7 @@ def show(
     if as_json:
         print_json(bundle.read_json())
         return
-    price = user_config.read().price if price is None else price
+    price = user_config.read().price or None if price is None else price
     found = bundle.read()
     print_run(bundle, found, views or (), full)
     if price is not None:

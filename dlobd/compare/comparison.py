@@ -6,7 +6,7 @@ All wall times of a comparison form one family of tests, all layers a second fam
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
@@ -78,24 +78,17 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return a table of seconds per pair, for notebooks."""
-        heads = _html_row(("seconds", "baseline", "candidate", "difference", "verdict"), "th")
+        import pandas as pd
+
         html = ""
         for pair in self.pairs:
             rows = [
-                (
-                    title(name),
-                    *(f"{ns / 1e9:.3f}" for ns in (one.baseline_ns, one.candidate_ns)),
-                    f"{one.difference_ns / 1e9:+.3f}",
-                    one.verdict,
-                )
+                (title(name), one.baseline_ns / 1e9, one.candidate_ns / 1e9, one.difference_ns / 1e9, one.verdict)
                 for name, one in pair.quantities.items()
             ]
-            html += f"<p>{escape(str(pair))}</p><table>{heads}{''.join(map(_html_row, rows))}</table>"
+            table = pd.DataFrame(rows, columns=["seconds", "baseline", "candidate", "difference", "verdict"]).round(3)
+            html += f"<p>{escape(str(pair))}</p>{table.to_html(index=False, border=0)}"
         return html
-
-
-def _html_row(cells: Iterable[str], tag: str = "td") -> str:
-    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -106,15 +105,7 @@ def read(
 ) -> tuple[dict[str, object], dict[str, Source]]:
     """Read the unchecked values of a file and of the experiment that it extends, with their sources. Raises UsageError
     if a file cannot be read, is not TOML, or extends an unknown experiment."""
-    try:
-        source = Source(str(path), path.read_text(encoding="utf-8"))
-        own = tomllib.loads(source.text)
-    except OSError as error:
-        raise UsageError(f"{kind} file {path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{kind} file {path} is not UTF-8 text.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.", "write lines of the form key = value") from None
+    own, source = settings.read_toml(path, kind)
     base = own.pop("extends", None)
     if base is None:
         return own, dict.fromkeys(own, source)

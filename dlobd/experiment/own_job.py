@@ -16,7 +16,7 @@ from typing import Any
 from dlobd.axes import LAUNCHERS
 from dlobd.errors import UsageError
 from dlobd.experiment import files as experiments
-from dlobd.experiment import settings, spark_conf, user_logging, ways
+from dlobd.experiment import settings, user_logging, ways
 from dlobd.experiment import spark_submit_line as spark_options
 from dlobd.experiment.files import Note
 from dlobd.experiment.settings import Value
@@ -162,12 +162,6 @@ def is_dynamic(job: Runnable) -> bool:
     """Return True if the options of a job let Spark change the number of its executors."""
     options = job.options if isinstance(job, OwnJob) else ()
     return _is_true(spark_options.parse(("spark-submit", *options, "script")).given.get(DYNAMIC))
-
-
-def queue_of(job: Runnable) -> str:
-    """Return the queue that a job requests; empty without one."""
-    options = job.options if isinstance(job, OwnJob) else spark_conf.options_of(job)
-    return spark_options.parse(("spark-submit", *options, "script")).settings.get(QUEUE, "")
 
 
 def _is_true(given: Given | None) -> bool:

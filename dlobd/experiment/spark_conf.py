@@ -34,30 +34,21 @@ EQUIVALENT = {
 """Setting of Spark, as a pattern -> equivalent setting of dlobd."""
 
 NEEDED = {
-    "spark.api.mode": "the job needs a SparkContext in the driver",
-    "spark.dlobd.*": "dlobd sets it",
-    "spark.driver.bindAddress": "dlobd sets the address of the cluster's network",
-    "spark.driver.host": "dlobd sets the address of the cluster's network",
-    "spark.dynamicAllocation.*": "the number of ranks is fixed",
-    "spark.eventLog.*": "the event log is evidence",
-    "spark.executor.maxNumFailures": "a repeated attempt would change the measured time",
-    "spark.executorEnv.DLOBD_*": "dlobd's recorder reads it",
-    "spark.executorEnv.LOG_DIRS": "the executors' logs are evidence",
-    "spark.executorEnv.*_IP": "dlobd sets the address of the cluster's network",
-    "spark.pyspark.*": "dlobd's recorder needs its own Python",
-    "spark.python.daemon.module": "recording needs dlobd's worker daemon",
-    "spark.python.use.daemon": "recording needs dlobd's worker daemon",
-    "spark.python.worker.reuse": "the ranks live in reused workers",
-    "spark.remote": "the job needs a SparkContext in the driver",
-    "spark.scheduler.*RegisteredResources*": "all ranks start together",
-    "spark.speculation": "a repeated attempt would change the measured time",
-    "spark.task.maxFailures": "a repeated attempt would change the measured time",
-    "spark.yarn.appMasterEnv.*PYTHON*": "dlobd's recorder needs its own Python",
-    "spark.yarn.maxAppAttempts": "a repeated attempt would change the measured time",
-    "spark.yarn.submit.waitAppCompletion": "the measured time ends when spark-submit exits",
-    "spark.yarn.unmanagedAM.enabled": "recording needs the ApplicationMaster's container",
+    "the event log is evidence": "spark.eventLog.*",
+    "the executors' logs are evidence": "spark.executorEnv.LOG_DIRS",
+    "recording needs dlobd's Python workers": "spark.pyspark.* spark.python.daemon.module spark.python.use.daemon "
+    "spark.python.worker.reuse spark.executorEnv.DLOBD_* spark.yarn.appMasterEnv.PYSPARK*",
+    "the job needs a SparkContext in the driver": "spark.api.mode spark.remote",
+    "recording needs the ApplicationMaster's container": "spark.yarn.unmanagedAM.enabled",
+    "dlobd sets the address of the cluster's network": "spark.driver.bindAddress spark.driver.host "
+    "spark.executorEnv.*_IP",
+    "the number of ranks is fixed": "spark.dynamicAllocation.* spark.scheduler.*RegisteredResources*",
+    "a repeated attempt changes the measured time": "spark.executor.maxNumFailures spark.speculation "
+    "spark.task.maxFailures spark.yarn.maxAppAttempts",
+    "the measured time ends when spark-submit exits": "spark.yarn.submit.waitAppCompletion",
+    "dlobd sets it": "spark.dlobd.*",
 }
-"""Setting of Spark that dlobd needs itself, as a pattern -> reason."""
+"""Reason -> settings of Spark that dlobd needs itself, as patterns."""
 
 
 def pairs(text: str) -> dict[str, str]:
@@ -110,8 +101,7 @@ NO_OPTIONS = Options()
 
 def options_of(experiment: Experiment) -> tuple[str, ...]:
     """Return the options of spark-submit for the settings and the queue of an experiment."""
-    conf = tuple(f"{key}={value}" for key, value in pairs(experiment.spark_conf).items())
-    return Options(conf, experiment.queue).words
+    return Options(tuple(shlex.split(experiment.spark_conf)), experiment.queue).words
 
 
 def refusal(key: str) -> tuple[str, str]:
@@ -120,7 +110,7 @@ def refusal(key: str) -> tuple[str, str]:
     for pattern, own in EQUIVALENT.items():
         if fnmatch(name, pattern) or name in rivals(pattern):
             return f"{key} follows from dlobd's setting {own}.", f"--set {own}=VALUE"
-    why = next((why for pattern, why in NEEDED.items() if fnmatch(name, pattern)), "")
+    why = next((why for why, patterns in NEEDED.items() if any(fnmatch(name, one) for one in patterns.split())), "")
     return (f"{key} cannot be set: {why}.", "omit it") if why else ("", "")
 
 

@@ -91,7 +91,7 @@ RESOURCES = _columns("""
 `memory_bytes` is memory in use, or a process's resident set. Counters are totals since the start, except for GPUs."""
 
 
-FRAMES = ("attribution", "spans", "steps", "epochs", "resources")
+FRAMES = ("attribution()", "spans()", "steps()", "epochs()", "resources()")
 """Methods of `RunBundle` that return a data frame."""
 
 
@@ -108,22 +108,18 @@ class RunBundle:
         self.run: Run = self._bundle.read()
 
     def __repr__(self) -> str:
-        frames = ", ".join(f"{name}()" for name in FRAMES)
-        return f"<{self._title}; data frames: {frames}>"
+        return f"<{self._title}; data frames: {', '.join(FRAMES)}>"
 
     def _repr_html_(self) -> str:
         """Return title and layers, for notebooks."""
-        layers = self.attribution()[["layer", "ns", "percent"]].rename(columns={"ns": "seconds", "percent": "%"})
-        layers = layers[layers["seconds"] > 0].assign(
-            layer=layers["layer"].map(title), seconds=(layers["seconds"] / 1e9).round(3), **{"%": layers["%"].round(1)}
-        )
-        return f"<p>{escape(self._title)}</p>{layers.to_html(index=False, border=0)}"
+        frame = self.attribution().query("ns >= 50_000_000")  # a tenth of a second, rounded
+        layers = pd.DataFrame({"layer": frame["layer"].map(title), "seconds": frame["ns"] / 1e9, "%": frame["percent"]})
+        return f"<p>{escape(self._title)}</p>{layers.round(1).to_html(index=False, border=0)}"
 
     @property
     def _title(self) -> str:
-        run = self.run
-        wall = "" if run.wall_ns is None else f", {run.wall_ns / 1e9:.1f} s"
-        return f"run {run.run_id} of {run.experiment}: {run.status}{wall}"
+        wall = "wall time unknown" if self.run.wall_ns is None else f"{self.run.wall_ns / 1e9:.1f} s"
+        return f"run {self.run.run_id} of {self.run.experiment}: {self.run.status}, {wall}"
 
     @property
     def path(self) -> Path:

@@ -309,7 +309,7 @@ def _measure_noise(this: _Run, place: Place) -> None:
     except OSError:
         return  # the noise cannot be measured without /proc or loopback
     earlier_ns = machine_noise.earlier_walls_ns(this.bundle, this.record.run.to_json())
-    assumed = user_config.read().noise
+    assumed = user_config.read().noise or None
     context = {"machine": place.machine, "earlier_walls_ns": earlier_ns, "assumed": assumed}
     this.bundle.add_json(asdict(noise) | context, files.NOISE)
 

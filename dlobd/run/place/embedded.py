@@ -12,7 +12,6 @@ import requests
 from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError, SetupError, UsageError
-from dlobd.experiment.own_job import queue_of
 from dlobd.hadoop import webhdfs
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster, LostDaemon
 from dlobd.hadoop.embedded.configuration import LOOPBACK, default_settings, spark_conf_dir, work_dir_name
@@ -30,10 +29,10 @@ from dlobd.run.place.base import Lent, Metrics
 from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import Target
 from dlobd.run.submitted_process import Window
-from dlobd.schema import Runnable
+from dlobd.schema import Experiment, Runnable
 
-QUEUES = ("", "default", "root.default")
-"""Names of the only queue in yarn/base/capacity-scheduler.properties."""
+QUEUE = "default"
+"""The only queue in yarn/base/capacity-scheduler.properties."""
 
 
 class EmbeddedHadoop:
@@ -188,10 +187,9 @@ def planned() -> tuple[str, Target]:
 
 def check_queue(experiment: Runnable) -> None:
     """Raise UsageError for a queue that the embedded cluster does not have."""
-    if (queue := queue_of(experiment)) not in QUEUES:
-        raise UsageError(
-            f"queue {queue}: the embedded cluster has only the queue default.", "omit it, or add --hadoop-conf DIR"
-        )
+    if isinstance(experiment, Experiment) and experiment.queue not in ("", QUEUE):
+        why = f"queue {experiment.queue}: the embedded cluster has only the queue {QUEUE}."
+        raise UsageError(why, "omit it, or add --hadoop-conf DIR")
 
 
 class EmbeddedKind:

@@ -11,7 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -68,11 +68,10 @@ def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
 
 
 def _configuration() -> str:
-    user_config.read()
-    path = config_file()
-    if not path.exists():
-        raise Absent(f"there is no configuration file {path}", "no action needed: options have their own defaults")
-    return f"{path} has defaults of options"
+    keys = [name for name, value in asdict(user_config.read()).items() if value]
+    if not config_file().exists():
+        raise Absent(f"there is no file {config_file()}", "no action needed: options have their own defaults")
+    return f"{config_file()}: {', '.join(keys)}"
 
 
 def _python() -> str:
