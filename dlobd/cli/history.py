@@ -27,7 +27,7 @@ def history(
         typer.Option("--status", metavar="STATUS", help="Only runs with this status, such as ok; repeatable."),
     ] = None,
     sort: Annotated[
-        str, typer.Option("--sort", metavar="COLUMN", help="date, experiment, wall, training, layer or status.")
+        str, typer.Option("--sort", metavar="COLUMN", help="date, experiment, wall, training or layer.")
     ] = "date",
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Largest number of runs; 0: all.")] = MOST,
     out: Out = RUNS,

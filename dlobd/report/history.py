@@ -22,14 +22,7 @@ from dlobd.report.repeats import plain_table
 UNREADABLE = "unreadable"
 """Status of a bundle without a readable run.json."""
 
-SORTS = {
-    "date": "run_id",
-    "experiment": "experiment",
-    "wall": "wall_ns",
-    "training": "training_ns",
-    "layer": "layer",
-    "status": "status",
-}
+SORTS = {"date": "run_id", "experiment": "experiment", "wall": "wall_ns", "training": "training_ns", "layer": "layer"}
 """Order of the history -> member of a row. Dates and times are in descending order, names in ascending order."""
 
 

@@ -65,7 +65,7 @@ def test_the_table_has_a_line_per_run_with_the_newest_first(out: Path, capsys: p
         ("--status failed --status interrupted", "42"),
         ("--sort wall", "23154"),
         ("--sort experiment --status ok", "13"),
-        ("--sort status -n 2", "24"),
+        ("--sort training -n 2", "32"),
         ("-n 2", "54"),
         ("two -n 1 --status ok", "3"),
         ("--limit 0", "54321"),
