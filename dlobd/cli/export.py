@@ -87,6 +87,7 @@ _TABLES = (".csv", ".parquet")
 FORMATS: Mapping[str, Format] = {
     "mlperf-log": Format("epochs and accuracies as an MLPerf-style log", (".log", ".txt"), _mlperf_log),
     "otlp": Format("the timeline as OTLP JSON, for OpenTelemetry's tools", (".json",), _otlp),
+    "layers": Format("one row per layer of the wall time", _TABLES, _table("attribution")),
     "spans": Format("one row per span", _TABLES, _table("spans")),
     "steps": Format("one row per training step and rank", _TABLES, _table("steps")),
     "epochs": Format("one row per epoch", _TABLES, _table("epochs")),

@@ -7,17 +7,23 @@ from typing import Annotated
 
 import typer
 
+from dlobd.cli import completion
 from dlobd.errors import Interrupted, RunFailed, RunInvalid, UsageError
+from dlobd.paths import RUNS as RUNS
 
-RUNS = Path("runs")
-
-Out = Annotated[Path, typer.Option("--out", help="Directory of run bundles.")]
+Out = Annotated[Path, typer.Option("--out", envvar="DLOBD_OUT", help="Directory of run bundles.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and the spark-submit command; start nothing.")]
 LATEST_HELP = "latest (the last finished run)"
-RunRef = Annotated[str, typer.Argument(metavar="[RUN]", help=f"Bundle path, run ID, or {LATEST_HELP}.")]
+RunRef = Annotated[
+    str,
+    typer.Argument(metavar="[RUN]", help=f"Bundle path, run ID, or {LATEST_HELP}.", autocompletion=completion.runs),
+]
 RunOrSeries = Annotated[
-    str, typer.Argument(metavar="[RUN]", help=f"Bundle path, run ID, series file, or {LATEST_HELP}.")
+    str,
+    typer.Argument(
+        metavar="[RUN]", help=f"Bundle path, run ID, series file, or {LATEST_HELP}.", autocompletion=completion.runs
+    ),
 ]
 HadoopConf = Annotated[
     Path | None,
@@ -25,9 +31,15 @@ HadoopConf = Annotated[
         "--hadoop-conf",
         metavar="DIR",
         envvar="DLOBD_HADOOP_CONF",
-        help="Configuration directory (HADOOP_CONF_DIR) of an external cluster.",
+        parser=lambda text: Path(text) if str(text) else None,
+        help="Configuration directory (HADOOP_CONF_DIR) of an external cluster; '': the embedded cluster.",
     ),
 ]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark for dlobd's spark-submit; repeatable."),
+]
+Queue = Annotated[str, typer.Option("--queue", metavar="NAME", help="Queue of YARN for the job.")]
 Archive = Annotated[
     Path | None,
     typer.Option("--archive", help="With --hadoop-conf: conda-pack or venv-pack archive with the Python environment."),

@@ -71,6 +71,11 @@ def test_points_of_a_series_are_compared_within_its_repeats(tmp_path: Path) -> N
     assert set(pair.layers) == {"spark", "hdfs"}
     assert sum(one.difference_ns for one in pair.layers.values()) == pytest.approx(pair.wall.difference_ns)
     assert (found.fewest_wall, found.fewest_layers) == (6, 7)
+    line = f"barrier-feed-2 against tfos-feed-2: wall time slower, {pair.wall.difference_ns / 1e9:+.3f} s"
+    assert repr(found) == f"<comparison of {line}>"
+    html = found._repr_html_()
+    assert html.startswith(f"<p>{line}</p><table")
+    assert f"<td>Spark</td>\n      <td>{pair.layers['spark'].baseline_ns / 1e9:.3f}".rstrip("0") in html
 
 
 def test_other_runs_are_two_samples(tmp_path: Path) -> None:

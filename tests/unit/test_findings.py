@@ -46,7 +46,7 @@ def case(
     trace = Trace(0, end_s * S, spans)
     walls = seen.get("walls", ())
     evidence: Any = SimpleNamespace(
-        document=lambda name: {"earlier_walls_ns": walls},
+        document=lambda name: {"earlier_walls_ns": walls, "assumed": seen.get("assumed")},
         topology=Topology(seen.get("placement", Placement.YARN_CLIENT)),
         event_log=EventLog(spark_settings=seen.get("settings", {})),
         hdfs=SimpleNamespace(close_retries=seen.get("retries", ()), transfers=seen.get("transfers", ())),
@@ -111,6 +111,8 @@ def test_boundaries_and_noise_limit_findings() -> None:
     quiet = case(piece("GC pause", "spark", 0, 4), walls=(100 * S, 101 * S) * 3)
     assert findings(quiet)[0].above_noise
     assert not findings(case(piece("GC pause", "spark", 0, 4)))[0].above_noise
+    assert findings(case(piece("GC pause", "spark", 0, 4), assumed=0.03))[0].above_noise
+    assert not findings(case(piece("GC pause", "spark", 0, 4), assumed=0.05))[0].above_noise
 
 
 def test_a_setting_that_is_there_is_not_recommended() -> None:
