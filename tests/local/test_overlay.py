@@ -19,7 +19,7 @@ from dlobd.errors import DlobdError, SetupError, UsageError
 from dlobd.evidence import recorder
 from dlobd.experiment import own_job
 from dlobd.experiment.job_python import fields_of
-from dlobd.run import overlay, packing
+from dlobd.run import overlay, packing, runner
 from dlobd.run.overlay import JobPython
 
 UV = Path(sys.prefix) / "bin" / "uv"
@@ -122,6 +122,18 @@ def test_packages_that_contradict_are_one_line(
     assert error.value.line.startswith("The packages cannot be installed: ")
     assert len(error.value.line) < 600
     assert list((tmp_path / "cache" / "packages").glob("[0-9a-f]*")) == []
+
+
+def test_a_plan_checks_packages_and_installs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "job.py").touch()
+
+    def plan(*packages: str) -> list[str]:
+        return runner.plan(own_job.from_script(str(tmp_path / "job.py"), [], chosen=fields_of(None, packages)))
+
+    assert "prepare: install needs-tiny, once" in plan("needs-tiny")
+    assert list((tmp_path / "cache" / "packages").glob("[0-9a-f]*")) == []
+    with pytest.raises(UsageError, match="no-such-package was not found"):
+        plan("needs-nothing-there")
 
 
 def test_a_package_with_a_pyspark_of_its_own_is_refused(tmp_path: Path) -> None:

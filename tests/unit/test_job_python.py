@@ -14,7 +14,6 @@ from dlobd.errors import UsageError
 from dlobd.experiment import own_job
 from dlobd.experiment.job_python import fields_of
 from dlobd.job.launchers.failure import with_option
-from dlobd.run import runner
 from dlobd.run.place.external import ExternalCluster, planned_target
 from dlobd.run.submit_command import command_of
 from tests.hadoop_conf import write
@@ -135,11 +134,6 @@ def test_nodes_get_packages_as_an_archive(script: str, tmp_path: Path, other: st
     assert _option(command_of(job, target, tmp_path, HERE, sent), "--archives").split(",") == archives
     assert conf["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] == (chosen or "./environment/bin/python")
     assert _option(command, "--py-files").endswith("<package>")
-
-
-def test_the_plan_starts_nothing(script: str) -> None:
-    plan = runner.plan(own_job.from_script(script, [], chosen=fields_of(None, ["pyarrow", "six"])))
-    assert "prepare: install pyarrow six, once" in plan
 
 
 @pytest.mark.parametrize(
