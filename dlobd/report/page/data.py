@@ -12,6 +12,7 @@ from dlobd import __version__
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
 from dlobd.report import sentences, tables
+from dlobd.report.first_screen import first_screen
 from dlobd.report.page.compared import common_settings, compared, own_settings
 from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source
@@ -60,7 +61,7 @@ def _run(source: Source, shared: dict[str, object]) -> dict[str, object]:
         "experiment": run.experiment,
         "status": run.status,
         "started_at": run.started_at,
-        "verdict": sentences.verdict(run),
+        "verdict": first_screen(run).headline,
         "settings": settings(run),
         "differs": [[name, value] for name, value in own_settings(run, shared).items()],
         "missing": list(source.missing),
