@@ -471,6 +471,41 @@ class LostWork:
 
 
 @described()
+class Phase:
+    """Part of the window: the phases follow each other without gaps, so their times sum to the wall time."""
+
+    phase: Literal["start-up", "training", "Spark jobs", "teardown"] = member(
+        "Name of the phase. A run without training steps has its Spark jobs instead."
+    )
+    ns: int = member(
+        "Duration of the phase.",
+        "start-up ends at the earliest `first batch` or step of a rank, or at the first Spark job; training ends at the "
+        "end of the last step of a rank, Spark jobs at the end of the last job",
+    )
+
+
+@described()
+class Application:
+    """A YARN application of the run."""
+
+    application_id: str = member("ID, such as application_1700000000000_0001.")
+    tracking_url: str | None = member("Tracking URL of the ResourceManager. null: not collected.")
+
+
+@described()
+class Failure:
+    """Facts about the end of a run that is not ok; `reason` has the reason."""
+
+    phase: str | None = member("Phase in which the job ended, with its last event. null: unknown.")
+    file: str | None = member("Script file of the error, from its traceback. null: no traceback of your script.")
+    line: int | None = member("Line in `file`.", "last frame of the script in the traceback", minimum=1)
+    traceback: tuple[str, ...] = member("Last lines of the Python traceback; empty without one.")
+    java_cause: str | None = member("Innermost cause of a Java stack trace. null: no stack trace.")
+    log: str | None = member("Path of the log with the error, inside the bundle. null: no log shows an error.")
+    next_step: str = member("Next step, an imperative sentence.")
+
+
+@described()
 class Omitted:
     """A part of the record that could not be computed."""
 
@@ -548,6 +583,9 @@ class Computed:
         "Time hidden inside another layer, known only between two bounds.", default=()
     )
     clips: tuple[Clip, ...] = member("Corrections that dlobd made to inconsistent evidence.", default=())
+    failure: Failure | None = member("Facts about the failure. null: the run is ok.", default=None)
+    applications: tuple[Application, ...] = member("YARN applications of the run, in their order.", default=())
+    phases: tuple[Phase, ...] = member("Wall time by phase. Empty: no training and no Spark job began.", default=())
     startup: tuple[Event, ...] = member(
         "Events from exec of spark-submit to the first step, in chronological order.", default=()
     )
@@ -666,6 +704,12 @@ class Run(Computed):
     def unexplained_ns(self) -> int:
         """Unexplained and unattributed wall time."""
         return (self.unattributed_ns or 0) + sum(layer.unexplained_ns for layer in self.layers)
+
+    @property
+    def training_ns(self) -> int | None:
+        """Duration of the training; None if it is unknown."""
+        phase = next((row.ns for row in self.phases if row.phase == "training"), None)
+        return self.metrics.training_ns if phase is None else phase
 
     def from_submit_ns(self, epoch: Epoch) -> int | None:
         """Return the time from the start of the window until an epoch's accuracy was known."""

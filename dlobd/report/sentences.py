@@ -8,8 +8,7 @@ from dlobd.compare.permutation import ALPHA
 from dlobd.record.resources import CoreWaits, EnvironmentCache, PageCache, ResourceUse
 from dlobd.record.run import Finding, Noise, Plane, RecordingCost, Run, TimeToAccuracy
 from dlobd.report import text
-from dlobd.report.headline import headline
-from dlobd.report.summary import Summary, summary
+from dlobd.report.summary import Summary
 from dlobd.run.machine_noise import ALL
 
 FINDINGS_TITLE = "How to make it faster"
@@ -20,16 +19,10 @@ SOFT = "in software: its speed is not that of RDMA hardware"
 # ---- the result
 
 
-def verdict(run: Run) -> str:
-    """Format the run's headline and the quality of its evidence."""
-    found = summary(run)
-    sentence = headline(run)
-    if run.status != "ok" or not found.wall_ns or not found.parts:
-        return sentence
-    return f"{sentence} {_evidence(found)}"
-
-
-def _evidence(found: Summary) -> str:
+def evidence(found: Summary) -> str:
+    """Format the quality of the evidence as fractions of the wall time; "" without a breakdown."""
+    if not (found.wall_ns and found.parts):
+        return ""
     seen = found.seen
     shares = (seen.measured_ns, seen.named_wait_ns, seen.between_marks_ns)
     measured, waits, between = (text.percent(found.share(ns)) for ns in shares)
@@ -52,8 +45,7 @@ def no_finding(run: Run) -> str:
     """Format the statement that no finding is above noise, or that the findings are unknown."""
     if any(one.part in ("trace", "attribution", "findings") for one in run.omitted):
         return "The findings are unknown: see the warnings."
-    words = f"No setting is expected to save more than run-to-run noise: {noise(run)}."
-    return f"{words} Largest candidates:" if run.findings else words
+    return f"No setting is expected to save more than run-to-run noise: {noise(run)}."
 
 
 def noise(run: Run) -> str:
@@ -73,9 +65,14 @@ def finding(row: Finding) -> str:
 
 
 def saving(row: Finding) -> str:
+    """Format the bounds of a finding's saving as a sentence."""
+    return f"Saves {saving_range(row)}."
+
+
+def saving_range(row: Finding) -> str:
     """Format the bounds of a finding's saving."""
     most, least = f"{row.saves_ns / 1e9:.1f}", f"{row.lo_ns / 1e9:.1f}"
-    return f"Saves up to {most} s." if least == most else f"Saves {least} to {most} s."
+    return f"up to {most} s" if least == most else f"{least} to {most} s"
 
 
 # ---- circumstances

@@ -8,6 +8,7 @@ from rich.text import Text
 from dlobd.layers import LAYERS, title
 from dlobd.record.run import Run
 from dlobd.report import sentences, tables, text
+from dlobd.report.first_screen import first_screen
 from dlobd.report.summary import Summary, machine_of, settings, slowest_rank, summary
 from dlobd.report.tables import Table
 from dlobd.report.terminal.render import show
@@ -22,10 +23,14 @@ MOST_ROWS = 12
 
 def breakdown(run: Run, console: Console) -> None:
     """Print the verdict, the wall time by layer, and the uncertainty of the breakdown."""
-    found = summary(run)
+    found, screen = summary(run), first_screen(run)
     text.line(console, f"run {run.run_id}  {run.experiment}  status {run.status}", "bold")
     text.line(console, settings(run))
-    text.line(console, sentences.verdict(run), "bold")
+    text.line(console, screen.headline, "bold")
+    if screen.failure:
+        text.line(console, screen.failure.reason, "bold")
+    if evidence := sentences.evidence(found):
+        text.line(console, evidence)
     for warning in found.not_sound:
         text.line(console, f"warning: {warning}", "yellow")
     for line in sentences.circumstances(run, found):
