@@ -24,6 +24,7 @@ from dlobd.report.page.source import Source
 from dlobd.report.page.steps import stepping_lanes, steps
 from dlobd.report.page.timeline import timeline
 from dlobd.report.summary import Part, Summary, machine_of, slowest_rank, summary
+from dlobd.report.words import WORDS
 from dlobd.schema import Attribution, Event
 from dlobd.spans import INSTANTS
 
@@ -48,8 +49,11 @@ QUALITIES = ("measured", "between marks", "named wait", "unexplained")
 def document(sources: Sequence[Source]) -> dict[str, object]:
     """Build the view of the page for runs in the given order. A run that is given twice is shown once."""
     kept: list[Source] = []
+    repeated: list[str] = []
     for source in sources:
-        if all(source.record != other.record for other in kept):
+        if any(source.record == other.record for other in kept):
+            repeated.append(f"Run {source.run.run_id} was given more than once; the page shows it once.")
+        else:
             kept.append(source)
     runs = [source.run for source in kept]
     shared = common_settings(runs)
@@ -64,11 +68,11 @@ def document(sources: Sequence[Source]) -> dict[str, object]:
         "version": __version__,
         "runs": views,
         "common": shared,
-        "repeated": len(sources) - len(kept),
-        "comparison": compared(runs, labels),
+        "repeated": list(dict.fromkeys(repeated)),
+        "comparison": compared(runs, labels) if len(runs) > 1 else None,
         "longest_ns": longest_ns,
         "largest_ns": max(largest_ns, *(run.unattributed_ns or 0 for run in runs)),
-        "glossary": GLOSSARY,
+        "glossary": WORDS,
         "DARK": DARK,
         "QUALITIES": QUALITIES,
         "charts": {
@@ -102,7 +106,7 @@ def _view(source: Source, label: str, charts: dict[str, Any], shared: dict[str, 
         "screen": first_screen(run),
         "changed": source.changed,
         "no_timeline": source.no_timeline,
-        "parts": [_part(part) for part in everything if part.ns or part.hi_ns],
+        "parts": sorted((_part(part) for part in everything if part.ns or part.hi_ns), key=lambda part: -part["ns"]),
         "sum": sentences.total(found),
         "by_span": charts["icicle"]["by_span"],
         "anatomy": {
@@ -162,7 +166,7 @@ def _charts(source: Source) -> dict[str, object]:
     }
 
 
-def _part(part: Part) -> dict[str, object]:
+def _part(part: Part) -> dict[str, Any]:
     """Convert a part; `qualities` are the times measured, between marks, in named waits, and unexplained."""
     return {
         "layer": part.layer,

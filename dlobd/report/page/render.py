@@ -21,9 +21,8 @@ from importlib import resources
 import jinja2
 from markupsafe import Markup, escape
 
-from dlobd.layers import LAYERS, title
-from dlobd.report import text
-from dlobd.report.tables import cell
+from dlobd.layers import LAYERS
+from dlobd.report import sentences, tables, text
 
 SCRIPTS = ("dom.js", "tables.js", "theme.js", "specs.js", "timeline.js", "charts.js")
 """Scripts of the page of runs in their order of execution, in one scope."""
@@ -69,8 +68,9 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"marked": marked, "cell": shown, "tenth": tenth, "percent": text.percentage, "day": day}
-    found.globals |= {"LAYERS": LAYERS, "layer_title": title}
+    found.filters |= {"marked": marked, "cell": shown, "percent": text.percentage, "day": day, "tied": tied}
+    found.filters |= {"saving": sentences.saving, "transport": sentences.transport}
+    found.globals["LAYERS"] = LAYERS
     return found
 
 
@@ -85,14 +85,14 @@ def marked(value: object) -> Markup:
     return found + escape(words[at:])
 
 
-def shown(value: object, unit: str = "text") -> str:
+def shown(value: object, unit: tables.Unit = "text") -> str:
     """Format a cell of a table; an unknown value is `unknown`."""
-    return "unknown" if value is None else cell(value, unit)  # type: ignore[arg-type]
+    return tables.cell(value, unit, "unknown")
 
 
-def tenth(ns: int) -> str:
-    """Format a duration with one decimal of a second."""
-    return f"{ns / 1e9:.1f} s"
+def tied(sentence: str) -> str:
+    """Keep numbers and their units in one line."""
+    return re.sub(r"(?<=\d) (?=[s%])", "\u00a0", sentence)
 
 
 def day(stamp: str) -> str:
