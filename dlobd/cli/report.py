@@ -19,7 +19,7 @@ def report(
     out: Out = RUNS,
     force: Force = False,
 ) -> None:
-    """Write runs as one HTML page that needs no network: verdict, charts, timeline and tables. See docs/concepts.md."""
+    """Write runs as one HTML page that needs no network: verdict, charts, timeline and tables."""
     from dlobd.bundle import store
 
     bundles = {bundle.path: bundle for bundle in (store.find(ref, out) for ref in runs or [store.LATEST])}
