@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dlobd.bundle.store import Bundle
     from dlobd.record.run import Run
 
-GLOSSARY = "docs/concepts.md"
-
 
 def print_note(line: str) -> None:
     """Print a note before the run starts, as a progress line at 0.0 s."""
@@ -41,10 +39,12 @@ def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = 
 
     console = Console(highlight=False)
     first, *others = VIEWS.names()
-    for view in [VIEWS.get(name) for name in views or (others if full else [first])]:
-        view(run, console)
     if not views and not full:
+        VIEWS.get(first)(run, console, _reference(bundle.path))
         _print_next(bundle.path)
+        return
+    for view in [VIEWS.get(name) for name in views or others]:
+        view(run, console)
 
 
 def print_bundle(bundle: Bundle) -> None:
@@ -64,9 +64,13 @@ def print_result(bundle: Bundle) -> int:
     return EXIT_CODES[run.status]
 
 
+def _reference(path: Path) -> str:
+    return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
+
+
 def _print_next(path: Path) -> None:
-    bundle = shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
+    bundle = _reference(path)
     print(f"\nMore: dlobd show {bundle} --full")
     print(f"HTML: dlobd report {bundle} -o report.html")
     print(f"Trace: dlobd trace {bundle} -o trace.json")
-    print(f"Glossary: {GLOSSARY}")
+    print(f"Words: dlobd show {bundle} --view words")

@@ -24,7 +24,7 @@ def report(
     out: Out = RUNS,
     force: Force = False,
 ) -> None:
-    """Write runs as one HTML page that needs no network: verdict, charts, timeline and tables. See docs/concepts.md."""
+    """Write runs as one HTML page that needs no network: verdict, charts, timeline and tables."""
     if index:
         _list_runs(index, output, force, runs or ())
         return

@@ -173,6 +173,7 @@ class RmApplication(TypedDict, total=False):
     elapsedTime: int
     memorySeconds: int
     applicationTags: str
+    trackingUrl: str
 
 
 class Test(TypedDict):

@@ -439,7 +439,7 @@ class Check:
 class Finding:
     """A cause of overhead, its evidence, and the setting that saves time."""
 
-    finding: str = member("Code of the finding, and its section in docs/findings.md.")
+    finding: str = member("Code of the finding.")
     layer: str = member("Layer of the lost time.")
     says: str = member("Sentence with the lost time and its percentage of the wall time.")
     ns: int = member("Wall time of the cause.", "sum of the cause's segments in the attribution")
@@ -472,15 +472,15 @@ class LostWork:
 
 @described()
 class Phase:
-    """Part of the window: the phases follow each other without gaps, so their times sum to the wall time."""
+    """Part of the window. The phases follow each other without gaps, so their times sum to the wall time."""
 
     phase: Literal["start-up", "training", "Spark jobs", "teardown"] = member(
-        "Name of the phase. A run without training steps has its Spark jobs instead."
+        "Name of the phase. A run without training steps has Spark jobs instead."
     )
     ns: int = member(
         "Duration of the phase.",
-        "start-up ends at the earliest `first batch` or step of a rank, or at the first Spark job; training ends at the "
-        "end of the last step of a rank, Spark jobs at the end of the last job",
+        "training: earliest `first batch` or step to latest `last step done` or step; Spark jobs: start of the first "
+        "job to end of the last",
     )
 
 
@@ -488,21 +488,24 @@ class Phase:
 class Application:
     """A YARN application of the run."""
 
-    application_id: str = member("ID, such as application_1700000000000_0001.")
-    tracking_url: str | None = member("Tracking URL of the ResourceManager. null: not collected.")
+    application_id: str = member("Application ID, such as `application_1700000000000_0001`.")
+    tracking_url: str | None = member("The ResourceManager's tracking URL. null: not collected.")
 
 
-@described()
+@described(kw_only=True)
 class Failure:
-    """Facts about the end of a run that is not ok; `reason` has the reason."""
+    """Facts about a run that is not ok. `reason` has its reason."""
 
-    phase: str | None = member("Phase in which the job ended, with its last event. null: unknown.")
-    file: str | None = member("Script file of the error, from its traceback. null: no traceback of your script.")
-    line: int | None = member("Line in `file`.", "last frame of the script in the traceback", minimum=1)
-    traceback: tuple[str, ...] = member("Last lines of the Python traceback; empty without one.")
-    java_cause: str | None = member("Innermost cause of a Java stack trace. null: no stack trace.")
-    log: str | None = member("Path of the log with the error, inside the bundle. null: no log shows an error.")
-    next_step: str = member("Next step, an imperative sentence.")
+    phase: str | None = member("Last phase that began: start-up, training, Spark jobs, teardown.", default=None)
+    after: str | None = member("Last event, if the run ended in its start-up.", default=None)
+    file: str | None = member("Your script or model with the error. null: its traceback is unknown.", default=None)
+    line: int | None = member(
+        "Line of the error in `file`.", "innermost frame of `file` in the traceback", default=None
+    )
+    traceback: tuple[str, ...] = member("Last lines of the Python traceback; empty if it is unknown.", default=())
+    java_cause: str | None = member("Innermost cause of a Java stack trace. null: no stack trace.", default=None)
+    log: str | None = member("Log with the error, a path inside the bundle. null: there is no log.", default=None)
+    next_step: str | None = member("Next step. null: read the log.", default=None)
 
 
 @described()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlobd.layers import LAYERS, UNATTRIBUTED, title
-from dlobd.record.run import Failure, Finding, LostWork, Run
+from dlobd.record.run import Finding, Run
 from dlobd.report import sentences, text
 from dlobd.report.summary import Summary, facts, settings, summary
 
@@ -50,7 +50,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Failure of a run, as lines of text. `log` is a path inside the bundle, `where` is "FILE:LINE"; "" if unknown."""
+    """Failure of a run, as lines of text; "" if unknown. `where` is "FILE:LINE", `log` is a path inside the bundle."""
 
     reason: str
     phase: str
@@ -92,8 +92,8 @@ class FirstScreen:
     disclosures: tuple[Disclosure, ...]
 
 
-def first_screen(run: Run) -> FirstScreen:
-    """Collect the facts of a run's first screen."""
+def first_screen(run: Run, bundle: str = "") -> FirstScreen:
+    """Collect the facts of a run's first screen. `bundle`: path of the bundle for a command line, if it has one."""
     found = summary(run)
     ok = run.status == "ok" and bool(run.wall_ns)
     layers = _layers(run)
@@ -101,10 +101,10 @@ def first_screen(run: Run) -> FirstScreen:
     return FirstScreen(
         headline=_headline(run, layers),
         subtitle=(*facts(run), *_applications(run)),
-        failure=None if run.status == "ok" else _broken(run.reason, run.failure),
+        failure=None if run.status == "ok" else _broken(run, bundle),
         layers=layers,
         phases=_bar([(row.phase, row.phase, row.ns, "") for row in run.phases], run.wall_ns or 0),
-        lost_work=_lost_work(run.lost_work),
+        lost_work=sentences.lost_work(run.lost_work),
         tiles=_tiles(run, above) if run.wall_ns else (),
         findings=above,
         no_finding=sentences.no_finding(run) if ok and not above else "",
@@ -175,34 +175,33 @@ def _applications(run: Run) -> list[tuple[str, str]]:
     return found
 
 
-def _broken(reason: str | None, failure: Failure | None) -> Broken:
-    shown = reason or "the reason is unknown"
-    if failure is None:  # a bundle of an earlier dlobd, or a run without a window
-        return Broken(shown, "", "", (), "", "", "")
-    where = f"{failure.file}:{failure.line}" if failure.file else ""
-    known = failure.phase or "", where, failure.traceback, failure.java_cause or "", failure.log or ""
-    return Broken(shown, *known, failure.next_step)
-
-
-def _lost_work(rows: Sequence[LostWork]) -> str:
-    if not rows:
-        return ""
-    known = [row.ns for row in rows if row.ns is not None]
-    length = f"{sum(known) / 1e9:.1f} s" if len(known) == len(rows) else "unknown time"
-    return f"Lost work: {length} in {sum(row.attempts for row in rows)} task attempts without a used result."
+def _broken(run: Run, bundle: str) -> Broken:
+    reason, found = run.reason or "the reason is unknown", run.failure
+    if found is None:  # the run was never submitted, or an earlier dlobd wrote it
+        return Broken(reason, "", "", (), "", "", "")
+    where = f"{found.file}:{found.line}" if found.file else ""
+    phase = f"{found.phase or ''}{f' after {found.after}' if found.after else ''}"
+    log = found.log or ""
+    next_step = found.next_step or (
+        f"read {bundle}/{log}" if bundle and log else f"read {log} in the bundle" * bool(log)
+    )
+    return Broken(reason, phase, where, found.traceback, found.java_cause or "", log, next_step)
 
 
 def _tiles(run: Run, above: Sequence[Finding]) -> tuple[Tile, ...]:
     wall_ns, training_ns = run.wall_ns or 0, run.training_ns
     length, unknown_ns = f"{wall_ns / 1e9:.1f} s", run.unexplained_ns
-    if training_ns is None:
-        training = Tile("training", "unknown", "no training step was recorded")
-    else:
+    work = next((row for row in run.phases if row.phase == "Spark jobs"), None)
+    if training_ns is not None:
         overhead = f"overhead {(wall_ns - training_ns) / 1e9:.1f} s"
         share = text.percentage(training_ns / wall_ns)
-        training = Tile("training", f"{training_ns / 1e9:.1f} s", f"{share}; {overhead}")
+        main = Tile("training", f"{training_ns / 1e9:.1f} s", f"{share}; {overhead}")
+    elif work:
+        main = Tile(work.phase, f"{work.ns / 1e9:.1f} s", text.percentage(work.ns / wall_ns))
+    else:
+        main = Tile("training", "unknown", "no training step was recorded")
     unexplained = Tile("unexplained", f"{unknown_ns / 1e9:.1f} s", text.percentage(unknown_ns / wall_ns))
-    tiles = (Tile("wall time", length), training, unexplained)
+    tiles = (Tile("wall time", length), main, unexplained)
     if run.status != "ok":
         return tiles
     if not above:

@@ -24,7 +24,7 @@ from dlobd.report.page.source import Source
 from dlobd.report.page.steps import stepping_lanes, steps
 from dlobd.report.page.timeline import timeline
 from dlobd.report.summary import Part, Summary, machine_of, slowest_rank, summary
-from dlobd.report.words import WORDS
+from dlobd.report.words import WORDS, layer_words
 from dlobd.schema import Attribution, Event
 from dlobd.spans import INSTANTS
 
@@ -72,7 +72,7 @@ def document(sources: Sequence[Source]) -> dict[str, object]:
         "comparison": compared(runs, labels) if len(runs) > 1 else None,
         "longest_ns": longest_ns,
         "largest_ns": max(largest_ns, *(run.unattributed_ns or 0 for run in runs)),
-        "glossary": WORDS,
+        "glossary": WORDS | layer_words(),
         "DARK": DARK,
         "QUALITIES": QUALITIES,
         "charts": {

@@ -12,10 +12,9 @@ from dlobd.report.first_screen import first_screen
 from dlobd.report.summary import Summary, machine_of, settings, slowest_rank, summary
 from dlobd.report.tables import Table
 from dlobd.report.terminal.render import show
+from dlobd.report.words import WORDS, layer_words
 
 BAR = 20
-
-FINDINGS_PAGE = "docs/findings.md"
 
 MOST_ROWS = 12
 """Maximum rows of the tables of stages and imports. The page has more."""
@@ -80,7 +79,7 @@ def findings(run: Run, console: Console) -> None:
             text.line(console, f"   {evidence}")
         text.line(console, f"   Remedy: {row.remedy}")
         text.line(console, f"   Unless: {row.unless}")
-        text.line(console, f"   {FINDINGS_PAGE}#{row.finding}")
+        text.line(console, f"   Code: {row.finding}")
     below = [
         (title(row.layer), row.saves_ns, f"{row.says} Remedy: {row.remedy}")
         for row in run.findings
@@ -129,6 +128,12 @@ def resources(run: Run, console: Console) -> None:
     show(tables.spark_metrics(run), console)
     show(tables.stages(run), console, most=MOST_ROWS)
     show(tables.python_work(run), console, most=MOST_ROWS)
+
+
+def words(run: Run, console: Console) -> None:
+    """Print the meanings of the words of the overview."""
+    for word, meaning in (WORDS | layer_words()).items():
+        text.line(console, f"{word}: {meaning}.")
 
 
 def _transport(run: Run, console: Console) -> None:
