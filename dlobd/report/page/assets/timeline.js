@@ -131,7 +131,7 @@ function timelineOf(found, run) {
     const title = `Spans of lane ${lane}, ${seconds(slice.start)} to ${seconds(slice.end)} s`;
     const row = (tag, values) => make("tr", {}, values.map((value, place) => make(tag, { class: columns[place][1], scope: tag === "th" ? "col" : null }, value)));
     const table = make("table", {}, make("thead", {}, row("th", columns.map(([name]) => name))), make("tbody", {}, listed.map((values) => row("td", values))));
-    const data = make("section", { class: "data" }, make("h4", {}, title), make("div", { class: "table", tabindex: "0", role: "region", "aria-label": title }, table));
+    const data = make("div", { class: "data" }, make("h4", {}, title), make("div", { class: "table", tabindex: "0", role: "group", "aria-label": title }, table));
     enhance(data);
     detail.replaceChildren(data, paragraph(left ? `${left} more spans are not listed; zoom in to list them.` : "", "note"));
     detail.focus({ preventScroll: true });
@@ -142,7 +142,7 @@ function timelineOf(found, run) {
   const seen = () => select({ lane: 0, depth: 0, start: state.low, end: state.high });
   const tools = make("div", { class: "tools" }, button("+", "Zoom in", () => zoom(0.5)), button("−", "Zoom out", () => zoom(2)),
     button("←", "Earlier", () => move(-0.5)), button("→", "Later", () => move(0.5)), button("Whole run", "Show the whole run", whole),
-    button("List the wall time", "List the layers of the wall time in this range", seen), status);
+    button("List the wall time", "List the wall time in this range", seen), status);
   const host = make("div", { class: "timeline", tabindex: "0", role: "application", "aria-label": "Timeline: plus and minus zoom, arrows move, 0 shows the whole run, Enter lists" }, element);
   host.addEventListener("keydown", (event) => {
     const action = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), ArrowLeft: () => move(-0.25), ArrowRight: () => move(0.25), 0: whole, Home: whole, Enter: seen }[event.key];
