@@ -33,6 +33,7 @@ def show(
 ) -> None:
     """Show a run on one screen: wall time by layer, and findings (possible savings). --full shows all other views."""
     from dlobd.bundle import store
+    from dlobd.experiment import user_config
 
     if full and views:
         raise UsageError("--full and --view cannot be combined: --full selects the views.", "omit one of these options")
@@ -44,6 +45,7 @@ def show(
     if as_json:
         print_json(bundle.read_json())
         return
+    price = user_config.read().price or None if price is None else price
     found = bundle.read()
     print_run(bundle, found, views or (), full)
     if price is not None:
