@@ -136,7 +136,7 @@ def test_a_script_without_a_spark_context_has_exactly_one_next_step(tmp_path: Pa
     done = ended(tmp_path, "print('hello')")
     job = own_job.from_script(str(tmp_path / "script.py"), [], [])
     found = failure(Evidence(done.bundle.path), job, "invalid", str(done.reason), (), ())
-    assert done.reason == "your script never started a SparkContext, so there is nothing to break down"
+    assert done.reason == "Your script never started a SparkContext, so there is nothing to break down"
     assert found == Failure(next_step="check that it calls SparkSession.builder.getOrCreate()")
 
 

@@ -127,7 +127,7 @@ def test_nodes_get_the_packages_once(shared_cluster, alone, tmp_path, mode) -> N
         assert "./packages" in (container / "launch_container.sh").read_text()
 
 
-WITHOUT_SPARK = "your script never started a SparkContext, so there is nothing to break down"
+WITHOUT_SPARK = "Your script never started a SparkContext, so there is nothing to break down"
 
 
 @MODES
