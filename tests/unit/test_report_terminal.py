@@ -24,6 +24,7 @@ from dlobd.record.run import Failure, Finding, Plane, Run
 from dlobd.report import sentences, text
 from dlobd.report.first_screen import TENTH_NS, first_screen, tenths
 from dlobd.report.terminal.overview import MOST_FINDINGS, lines, overview
+from dlobd.report.terminal.several import several
 from dlobd.report.terminal.views import anatomy, breakdown, findings, resources, words
 from dlobd.report.words import WORDS, layer_words
 from dlobd.run import machine_noise
@@ -325,6 +326,30 @@ def test_the_view_of_findings_has_evidence_remedy_and_page() -> None:
     for phrase in ("1. Cause took long.", "Saves 1.0 to 9.0 s.", "Remedy:", "Unless:", "Code: cause"):
         assert phrase in shown
     assert "0.500 Small took long. Remedy:" in shown
+
+
+def of_several(*runs: Run) -> str:
+    out = io.StringIO()
+    several(runs, Console(file=out, width=80))
+    return out.getvalue()
+
+
+def test_several_runs_have_bars_differences_and_a_verdict_in_this_order() -> None:
+    first, second = run_of("quick-run"), run_of("native-run")
+    found = of_several(first, second)
+    places = [found.index(words) for words in ("A: The run took", "B: The run took", "Differences", "no statistical")]
+    assert places == sorted(places)
+    assert "Spark      27.2  0.0    -27.2" in found
+    bars = [line for line in found.splitlines() if line.startswith("██")]
+    assert [len(line) for line in bars] == [text.WIDTH, round(text.WIDTH * 7.648249429 / 36.365536471)]
+
+
+def test_a_run_that_is_given_twice_is_reported_and_shown_once() -> None:
+    run = run_of("quick-run")
+    found = of_several(run, run)
+    assert found.startswith(f"Run {run.run_id} was given more than once: it is shown once.")
+    assert found.count("The run took") == 1
+    assert "Differences" not in found
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=8))
