@@ -95,7 +95,8 @@ def filled(docs: Path) -> dict[Path, str]:
 
 def parts() -> dict[str, str]:
     """Return the text of each part by name."""
-    tables: tuple[Callable[[], str], ...] = (layers, words, degrees, settings, metrics, spark, data_frames, checks, sources)
+    tables: tuple[Callable[[], str], ...] = (layers, words, degrees, settings, metrics, spark, data_frames)
+    tables += (checks, sources)
     return {table.__name__: table() for table in tables} | selftest() | dict(commands())
 
 
