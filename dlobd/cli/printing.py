@@ -47,6 +47,15 @@ def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = 
         view(run, console)
 
 
+def print_several(runs: Sequence[Run]) -> None:
+    """Print the first screens of several runs with their differences."""
+    from rich.console import Console
+
+    from dlobd.report.terminal.several import several
+
+    several(runs, Console(highlight=False))
+
+
 def print_bundle(bundle: Bundle) -> None:
     """Print a bundle's hash, for later verification, and its path in the last line, for scripts."""
     if bundle.digest:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dlobd.cli.options import RUNS, Json, Out, RunRef
-from dlobd.cli.printing import print_bundle, print_json, print_run
+from dlobd.cli.printing import print_bundle, print_json, print_run, print_several
 from dlobd.errors import BundleError, UsageError
 
 
@@ -30,13 +30,24 @@ def show(
     ] = None,
     out: Out = RUNS,
     as_json: Json = False,
+    others: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="More runs: shows bars and differences of all.")
+    ] = None,
 ) -> None:
-    """Show a run on one screen: wall time by layer, and findings (possible savings). --full shows all other views."""
+    """Show a run on one screen: wall time by layer, and findings (possible savings). --full shows all other views.
+
+    Several runs are shown as bars below each other, with differences by layer and the statistical verdict.
+    """
     from dlobd.bundle import store
     from dlobd.experiment import user_config
 
     if full and views:
         raise UsageError("--full and --view cannot be combined: --full selects the views.", "omit one of these options")
+    if others:
+        if full or views or as_json or price is not None:
+            raise UsageError("Several runs have one view.", "omit the options, or show one run")
+        print_several([store.find(one, out).read() for one in (run, *others)])
+        return
     bundle = store.find(run, out)
     if as_json and price is not None:
         raise UsageError(

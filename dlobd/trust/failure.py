@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 
 from dlobd import spans as kinds
@@ -17,6 +18,9 @@ from dlobd.trust.reasons import uncaught, without_spark
 
 MOST_LINES = 15
 """Largest number of recorded lines of a traceback."""
+
+MOST_HEAD = 4
+"""Largest number of recorded lines of an error's message."""
 
 COMPARED = 100
 """Characters that identify an error in the reason, which may be shortened."""
@@ -44,6 +48,13 @@ class Traceback:
         """Return True if the reason has this error, or the cause inside its message."""
         causes = without_module(self.message[0]), cause_in("\n".join(self.message))
         return any(" ".join(cause.split())[:COMPARED] in reason for cause in causes if cause)
+
+    @property
+    def head(self) -> list[str]:
+        """The first lines of the message, without a stack trace of Java."""
+        return list(takewhile(lambda line: line.strip() and not line.startswith(("\t", ": ")), self.message))[
+            :MOST_HEAD
+        ]
 
     def begin_in(self, name: str) -> int:
         """Return the index of the line of the outermost frame in a file of that name; 0 without one."""
@@ -76,7 +87,7 @@ def failure(
             known,
             file=file if last.line_in(name) else None,
             line=last.line_in(name),
-            traceback=(*last.lines[last.begin_in(name) :], last.message[0])[-MOST_LINES:],
+            traceback=(*last.lines[last.begin_in(name) :], *last.head)[-MOST_LINES:],
             java_cause=innermost_thrown("\n".join(last.message)),
             log=str(log.relative_to(evidence.path)),
         )

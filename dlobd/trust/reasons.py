@@ -17,7 +17,7 @@ from dlobd.schema import Runnable
 
 MAX_REASON_CHARACTERS, MAX_CAUSE = 300, 100_000
 
-WITHOUT_SPARK = "your script never started a SparkContext, so there is nothing to break down"
+WITHOUT_SPARK = "Your script never started a SparkContext, so there is nothing to break down"
 
 _FAILURE_MESSAGE = re.compile(rf"^{kinds.JOB_FAILED_LINE}(.*)$", re.MULTILINE)
 _ABOUT_HDFS = re.compile(r"NameNode|DataNode|hdfs|blk_|datanode|Connection refused|:\d+ failed on|destination host is")

@@ -41,15 +41,16 @@ def lines(run: Run, bundle: str = "", ascii_only: bool = False) -> Iterator[Text
         yield from _wrapped(words, "  ", "yellow")
 
 
-def bar(heading: str, parts: Sequence[Part], ascii_only: bool) -> Iterator[Text]:
-    """Draw one stacked bar, with the names and seconds of its parts below it."""
+def bar(heading: str, parts: Sequence[Part], ascii_only: bool, scale: float = 1.0) -> Iterator[Text]:
+    """Draw one stacked bar, with the names and seconds of its parts below it. `scale`: its fraction of the width."""
     if not parts:
         return
-    yield Text(f"\n{heading}", style="bold")
+    if heading:
+        yield Text(f"\n{heading}", style="bold")
     drawn, end = Text(), 0.0
     legend = []
     for part, mark in zip(parts, itertools.cycle(ASCII_MARKS if ascii_only else MARKS)):
-        start, end = round(text.WIDTH * end), end + part.share
+        start, end = round(text.WIDTH * end), end + part.share * scale
         drawn.append(mark * (round(text.WIDTH * end) - start), part.colour)
         words = f" {part.title} {part.seconds} s ({text.percentage(part.share)})"
         legend.append(Text.assemble((mark, part.colour), words))
