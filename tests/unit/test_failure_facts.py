@@ -11,7 +11,7 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.experiment.own_job import from_dict
 from dlobd.record.run import Failure, Phase
 from dlobd.schema import Event
-from dlobd.trust.failure import COMPARE_SOURCES, MOST_LINES, RUN_AGAIN, failure, tracebacks
+from dlobd.trust.failure import COMPARE_SOURCES, MOST_LINES, RUN_AGAIN, failure
 from tests.captured import Captured, copy_of
 
 SCRIPT = "tests/foreign/word_count.py"
@@ -86,13 +86,12 @@ def test_the_traceback_of_a_container_counts_if_the_driver_has_none(tmp_path: Pa
     assert (found.line, found.log) == (3, log)
 
 
-def test_a_long_traceback_is_cut_at_its_begin() -> None:
-    deep = (
-        f'Traceback (most recent call last):\n  File "{SCRIPT}", line 1, in f\n' + FRAME * 50 + "RecursionError: deep\n"
-    )
-    (found,) = tracebacks(deep.splitlines())
-    assert len(found.lines) > MOST_LINES
-    assert found.message == ["RecursionError: deep"]
+def test_a_long_traceback_has_its_last_lines(tmp_path: Path) -> None:
+    begin = f'Traceback (most recent call last):\n  File "{SCRIPT}", line 1, in f\n'
+    found = facts(tmp_path, "RecursionError: deep", f"{begin}{FRAME * 50}RecursionError: deep\n")
+    assert len(found.traceback) == MOST_LINES
+    assert found.traceback[-1] == "RecursionError: deep"
+    assert found.line == 1
 
 
 def test_an_interrupted_run_and_a_failed_check_have_their_next_steps(tmp_path: Path) -> None:
