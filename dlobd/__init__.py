@@ -18,13 +18,18 @@ __version__ = "0.2.0.dev0"
 __all__ = ["__version__", "load", "load_sweep", "span", "step"]
 
 
-def load(path: str | Path) -> RunBundle:
-    """Open a run bundle for analysis: `dlobd.load("runs/softmax-mnist/...").attribution()`.
+def load(run: str | Path = "latest", out: str | Path | None = None) -> RunBundle:
+    """Open a run for analysis: `dlobd.load("latest").attribution()`.
+
+    Args:
+        run: bundle path, run ID or its first characters, or latest.
+        out: directory for run bundles; by default that of the command line.
+
     Raises BundleError if the bundle is missing, damaged or of a newer version."""
     # imported late: pandas takes 0.5 s to import, and processes on the cluster import this package too
     from dlobd.measures.frames import RunBundle
 
-    return RunBundle(path)
+    return RunBundle(run, out)
 
 
 def load_sweep(path: str | Path) -> pd.DataFrame:

@@ -25,6 +25,9 @@ NATIVE = "native"
 FETCHED = "data"
 """Names of subdirectories of the cache directory."""
 
+RUNS = Path("runs")
+"""Directory for run bundles, if no option, variable or configuration file names another."""
+
 TEMPORARY = Path("/tmp")
 """Directory for the links of `plain`. It is not TMPDIR, which may differ between commands that use one cluster."""
 
@@ -184,15 +187,25 @@ def native_dir() -> Path:
     return cache_dir() / NATIVE
 
 
+def config_file() -> Path:
+    """Return the path of the user's configuration file, which need not exist."""
+    return _xdg("XDG_CONFIG_HOME", ".config") / "config.toml"
+
+
+def _xdg(variable: str, default: str) -> Path:
+    """Return dlobd's directory below the one that a variable of the XDG specification names."""
+    xdg = os.environ.get(variable, "")
+    # the XDG specification ignores relative paths
+    root = Path(xdg) if os.path.isabs(xdg) else Path.home() / default
+    return root / "dlobd"
+
+
 def cache_dir() -> Path:
     """Return `$DLOBD_CACHE`, else `$XDG_CACHE_HOME/dlobd`, else `~/.cache/dlobd`; does not create it."""
     own = os.environ.get("DLOBD_CACHE")
     if own:
         return Path(own).expanduser().absolute()
-    xdg = os.environ.get("XDG_CACHE_HOME", "")
-    # the XDG specification ignores relative paths
-    root = Path(xdg) if os.path.isabs(xdg) else Path.home() / ".cache"
-    return root / "dlobd"
+    return _xdg("XDG_CACHE_HOME", ".cache")
 
 
 @contextmanager

@@ -355,6 +355,8 @@ class Experiment(Submission):
         "Servers of exchanges ps, ps-async and tf-ps.", (1, 1000), unit="servers", default=1
     )
     planes: str = setting("Traffic that should use the channel.", "planes", default="exchange")
+    queue: str = setting("Queue of YARN; empty: the cluster's default.", default="")
+    spark_conf: str = setting("Settings of Spark: KEY=VALUE KEY=VALUE, quoted as in a shell.", default="")
 
     def __post_init__(self) -> None:
         for name, kind in (("channel", Channel), ("model", MemberRef), ("dataset", MemberRef)):

@@ -47,8 +47,16 @@ def captured() -> Captured:
     return Captured()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_configuration_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads the configuration file of the person who runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A person's settings must not change what a test sees."""
-    for name in ("DLOBD_DATA", "DLOBD_HADOOP_CONF", "DLOBD_PORT_BASE", "COLUMNS"):
+    for name in ("DLOBD_DATA", "DLOBD_HADOOP_CONF", "DLOBD_OUT", "DLOBD_PORT_BASE", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)

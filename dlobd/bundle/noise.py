@@ -21,7 +21,8 @@ def run_variation(walls_ns: Sequence[int]) -> float | None:
     return statistics.stdev(walls_ns) / statistics.fmean(walls_ns) if len(walls_ns) >= ENOUGH_RUNS else None
 
 
-def noise_ns(earlier_walls_ns: Sequence[int], wall_ns: int) -> int:
-    """Return the 95 % bound on the wall-time difference of two equal runs; assume `UNKNOWN_NOISE` for too few runs."""
+def noise_ns(earlier_walls_ns: Sequence[int], wall_ns: int, assumed: float = UNKNOWN_NOISE) -> int:
+    """Return the 95 % bound on the wall-time difference of two equal runs: `assumed` times the wall time for too few
+    runs."""
     variation = run_variation(earlier_walls_ns)
-    return round((UNKNOWN_NOISE if variation is None else DIFFERENCE * variation) * wall_ns)
+    return round((assumed if variation is None else DIFFERENCE * variation) * wall_ns)

@@ -83,6 +83,7 @@ def _table(name: str) -> Callable[[Bundle, Path], None]:
 FORMATS: Mapping[str, Format] = {
     "mlperf-log": Format("epochs and accuracies as an MLPerf-style log", "mlperf.log", _mlperf_log),
     "otlp": Format("the timeline as OTLP JSON, for OpenTelemetry's tools", "otlp.json", _otlp),
+    "layers": Format("one row per layer of the wall time", "layers.csv", _table("attribution")),
     "spans": Format("one row per span", "spans.csv", _table("spans")),
     "steps": Format("one row per training step and rank", "steps.csv", _table("steps")),
     "epochs": Format("one row per epoch", "epochs.csv", _table("epochs")),

@@ -6,15 +6,16 @@ error line has its path.
 
 from __future__ import annotations
 
+import difflib
 import os
 import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -25,9 +26,11 @@ from dlobd.cli import (
     cluster,
     collect,
     compare,
+    completion,
     data,
     doctor,
     export,
+    history,
     report,
     run,
     selftest,
@@ -39,15 +42,19 @@ from dlobd.cli import (
 )
 from dlobd.cli import list as listing
 from dlobd.errors import DlobdError, Interrupted, SetupError, UsageError
+from dlobd.paths import config_file
+
+NEAR = 0.75
+"""Least similarity of an unknown option to an option that the message proposes."""
 
 app = typer.Typer(
     name="dlobd",
     help="Run a deep-learning job through HDFS, Spark on YARN and TensorFlow, and show the time of each layer.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-_FIRST_VERBS = (run, sweep, submit, collect, show, report, trace, export, verify, compare, check, doctor)
+_FIRST_VERBS = (run, sweep, submit, collect, history, show, report, trace, export, verify, compare, check, doctor)
 for module in (*_FIRST_VERBS, selftest):
     app.command()(getattr(module, module.__name__.rpartition(".")[2]))
 app.command(name="list")(listing.list_)
@@ -57,10 +64,26 @@ app.add_typer(data.app, name="data")
 
 
 @app.callback(invoke_without_command=True)
-def _top(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+def _top(
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", "-V", help="Print the version.")] = False
+) -> None:
     if version:
         print(f"dlobd {__version__}")
         raise typer.Exit
+    if config_file().exists():
+        from dlobd.experiment import user_config
+
+        found = user_config.read()
+        paths = {"out": found.out, "hadoop_conf": found.hadoop_conf}
+        defaults = {name: Path(path).expanduser() for name, path in paths.items() if path}
+        context.default_map = _default_map(context.command, defaults)
+
+
+def _default_map(command: Any, defaults: Mapping[str, Path]) -> dict[str, Any]:
+    """Return the values of the configuration file by command and parameter."""
+    if commands := getattr(command, "commands", None):
+        return {name: _default_map(each, defaults) for name, each in commands.items()}
+    return {each.name: defaults[each.name] for each in command.params if each.name in defaults}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,6 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         command = typer.main.get_command(app)
+        if completion.VARIABLE in os.environ:
+            return completion.answer(command)
         # typer's own runner would replace the exit codes of Ctrl-C and of a closed stdout
         with command.make_context("dlobd", list(sys.argv[1:] if argv is None else argv)) as context:
             code = command.invoke(context)
@@ -84,8 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python reports an error at exit
         return 0
     except typer.TyperException as error:
-        message = error.format_message()  # empty if the user requested help, which is printed already
-        return _fail(f"{message} Next: dlobd --help", UsageError.exit_code) if message else UsageError.exit_code
+        return _usage_error(error)
     except ModuleNotFoundError as error:
         if not error.name or error.name.split(".")[0] == "dlobd":
             return _fail(f"unexpected failure: {_unexpected()} Its traceback is in {_keep_traceback()}", 1)
@@ -96,6 +120,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(missing.line, missing.exit_code)
     except Exception:  # noqa: BLE001  the user gets one line; the traceback is kept in a file
         return _fail(f"unexpected failure: {_unexpected()} Its traceback is in {_keep_traceback()}", 1)
+
+
+def _usage_error(error: Any) -> int:
+    """Print the message of typer, with its hints only where they are near, and the help of the command."""
+    if hints := getattr(error, "possibilities", None):
+        error.possibilities = difflib.get_close_matches(error.option_name, hints, cutoff=NEAR)
+    if not (message := error.format_message()):  # the user requested help, which is printed already
+        return UsageError.exit_code
+    stop = "" if message.endswith((".", "?")) else "."
+    path = error.ctx.command_path if error.ctx else "dlobd"
+    return _fail(f"{message}{stop} Next: {path} --help", UsageError.exit_code)
 
 
 def _fail(line: str, code: int) -> int:

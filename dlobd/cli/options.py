@@ -7,23 +7,31 @@ from typing import Annotated
 
 import typer
 
+from dlobd.cli import completion
 from dlobd.errors import Interrupted, RunFailed, RunInvalid, UsageError
+from dlobd.paths import RUNS as RUNS
 
-RUNS = Path("runs")
-
-Out = Annotated[Path, typer.Option("--out", help="Directory for run bundles.")]
+Out = Annotated[Path, typer.Option("--out", envvar="DLOBD_OUT", help="Directory for run bundles.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and the spark-submit command; start nothing.")]
-RunRef = Annotated[str, typer.Argument(metavar="[RUN]", help="Bundle path, run ID, or latest.")]
+RunRef = Annotated[
+    str, typer.Argument(metavar="[RUN]", help="Bundle path, run ID, or latest.", autocompletion=completion.runs)
+]
 HadoopConf = Annotated[
     Path | None,
     typer.Option(
         "--hadoop-conf",
         metavar="DIR",
         envvar="DLOBD_HADOOP_CONF",
-        help="Configuration directory (HADOOP_CONF_DIR) of an external cluster.",
+        parser=lambda text: Path(text) if str(text) else None,
+        help="Configuration directory (HADOOP_CONF_DIR) of an external cluster; '': the embedded cluster.",
     ),
 ]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark for dlobd's spark-submit; repeatable."),
+]
+Queue = Annotated[str, typer.Option("--queue", metavar="NAME", help="Queue of YARN for the job.")]
 Archive = Annotated[
     Path | None,
     typer.Option("--archive", help="With --hadoop-conf: conda-pack or venv-pack archive with the Python environment."),

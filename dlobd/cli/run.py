@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dlobd.cli import completion
 from dlobd.cli.options import (
     EXIT_CODES,
     RUNS,
     Archive,
+    Conf,
     DryRun,
     HadoopConf,
     JobPython,
     OrderSeed,
     Out,
+    Queue,
     Repeats,
     Requirements,
     With,
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dlobd.experiment.series import Series
+    from dlobd.experiment.spark_conf import Options
     from dlobd.record.run import Run
     from dlobd.run.place.external import ExternalCluster
 
@@ -41,15 +46,23 @@ def run(
             metavar="[EXPERIMENT]...",
             help="TOML files or names of built-in experiments (default softmax-mnist); several experiments are "
             "interleaved. With --job: the script's arguments.",
+            autocompletion=completion.experiments,
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a key of `dlobd list settings`; repeatable."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Override a key of `dlobd list settings`; repeatable.",
+            autocompletion=completion.settings,
+        ),
     ] = None,
     job: Annotated[
         str | None, typer.Option("--job", metavar="SCRIPT", help="Run your own PySpark script instead.")
     ] = None,
+    conf: Conf = None,
+    queue: Queue = "",
     out: Out = RUNS,
     dry_run: DryRun = False,
     repeats: Repeats = 1,
@@ -70,11 +83,12 @@ def run(
 
     Several experiments run in random order within each repeat, and are then compared.
     """
+    options = spark_options(conf, queue, hadoop_conf)
     if job is not None:
         from dlobd.experiment import job_python, own_job
 
         chosen = job_python.fields_of(python, packages or (), requirements)
-        own = own_job.from_script(job, words or [], settings or [], print_note, chosen)
+        own = own_job.from_script(job, words or [], settings or [], print_note, chosen, options.words)
         python = own.python
         every: list[Runnable] = [own]
     elif python or packages or requirements:
@@ -82,7 +96,9 @@ def run(
     else:
         from dlobd.experiment import files as experiments
 
-        every = [experiments.load(name, settings or [], print_note) for name in words or ["softmax-mnist"]]
+        names = words or ["softmax-mnist"]
+        every = [experiments.load(name, settings or [], print_note, options) for name in names]
+        note_ignored_shell(every)
     cluster = external_cluster(hadoop_conf, archive, python or "")
     if by_hand and (repeats > 1 or len(every) > 1):
         raise UsageError("--by-hand prepares a single run.", "omit --repeats, and name one experiment")
@@ -197,6 +213,23 @@ def _compare(series: Series, labels: Sequence[str], repeats: int, console: Conso
         return
     console.print()
     show(found, console)
+
+
+def spark_options(conf: Sequence[str] | None, queue: str, hadoop_conf: Path | None) -> Options:
+    """Return --conf and --queue; on an external cluster, the queue of the configuration file is the default."""
+    from dlobd.experiment import user_config
+    from dlobd.experiment.spark_conf import Options
+
+    return Options(tuple(conf or ()), queue, user_config.read().queue if hadoop_conf else "")
+
+
+def note_ignored_shell(every: Iterable[Runnable]) -> None:
+    """Print the settings of Spark in the shell that dlobd's own jobs do not use."""
+    from dlobd.experiment.spark_shell import ignored_shell
+
+    if any(one.scheduler != "none" for one in every):
+        for line in ignored_shell(os.environ):
+            print_note(line)
 
 
 def external_cluster(hadoop_conf: Path | None, archive: Path | None, python: str = "") -> ExternalCluster | None:

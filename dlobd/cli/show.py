@@ -39,6 +39,7 @@ def show(
     Several runs are shown as bars below each other, with differences by layer and the statistical verdict.
     """
     from dlobd.bundle import store
+    from dlobd.experiment import user_config
 
     if full and views:
         raise UsageError("--full and --view cannot be combined: --full selects the views.", "omit one of these options")
@@ -55,6 +56,7 @@ def show(
     if as_json:
         print_json(bundle.read_json())
         return
+    price = user_config.read().price or None if price is None else price
     found = bundle.read()
     print_run(bundle, found, views or (), full)
     if price is not None:

@@ -8,7 +8,7 @@ import typer
 
 from dlobd.cli.options import RUNS, Archive, DryRun, HadoopConf, JobPython, Out, Requirements, With
 from dlobd.cli.printing import print_note
-from dlobd.cli.run import external_cluster, run_one
+from dlobd.cli.run import external_cluster, run_one, spark_options
 
 
 def submit(
@@ -38,5 +38,6 @@ def submit(
     from dlobd.experiment import job_python, own_job
 
     chosen = job_python.fields_of(python, packages or (), requirements)
-    job = own_job.from_line(line or [], settings or [], print_note, chosen)
+    queue = spark_options(None, "", hadoop_conf).default_queue
+    job = own_job.from_line(line or [], settings or [], print_note, chosen, queue)
     return run_one(job, out, dry_run, external_cluster(hadoop_conf, archive, job.python))

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dlobd.cli.options import RUNS, Archive, DryRun, HadoopConf, OrderSeed, Out, Repeats
+from dlobd.cli import completion
+from dlobd.cli.options import RUNS, Archive, Conf, DryRun, HadoopConf, OrderSeed, Out, Queue, Repeats
 from dlobd.cli.printing import print_note
-from dlobd.cli.run import external_cluster, run_series
+from dlobd.cli.run import external_cluster, note_ignored_shell, run_series, spark_options
 from dlobd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +20,14 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    file: Annotated[str, typer.Argument(metavar="SWEEP", help="TOML file or name of a built-in sweep.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="SWEEP", help="TOML file or name of a built-in sweep.", autocompletion=completion.sweeps
+        ),
+    ],
+    conf: Conf = None,
+    queue: Queue = "",
     repeats: Repeats = 1,
     order_seed: OrderSeed = 0,
     out: Out = RUNS,
@@ -34,7 +42,8 @@ def sweep(
     from dlobd.experiment import sweeps
     from dlobd.run import series_runner
 
-    wanted = sweeps.load(file, print_note)
+    wanted = sweeps.load(file, print_note, spark_options(conf, queue, hadoop_conf))
+    note_ignored_shell(wanted.points.values())
     cluster = external_cluster(hadoop_conf, archive)
     if cluster:
         wanted = _possible_on_cluster(wanted)

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 
 from dlobd.compare import compatibility, permutation
 from dlobd.compare.compatibility import BUSY, Difference
@@ -17,6 +18,7 @@ from dlobd.compare.permutation import ALPHA, Samples
 from dlobd.compare.runset import RunSet
 from dlobd.compare.verdicts import LEAST, MARGIN, Compared, compare_family
 from dlobd.errors import UsageError
+from dlobd.layers import title
 from dlobd.record.run import Run
 
 
@@ -40,13 +42,17 @@ class Pair:
     layers: Mapping[str, Compared]
     unknown: tuple[str, ...]
 
+    def __str__(self) -> str:
+        seconds = f"{self.wall.difference_ns / 1e9:+.3f} s"
+        return f"{self.candidate} against {self.baseline}: wall time {self.wall.verdict}, {seconds}"
+
     @property
     def quantities(self) -> dict[str, Compared]:
         """Results for the wall time and the layers, by name."""
         return {WALL: self.wall, **self.layers}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """All pairs, with their common properties.
 
@@ -66,6 +72,23 @@ class Comparison:
     fewest_wall: int
     fewest_layers: int
     pairs: tuple[Pair, ...]
+
+    def __repr__(self) -> str:
+        return f"<comparison of {'; '.join(map(str, self.pairs))}>"
+
+    def _repr_html_(self) -> str:
+        """Return a table of seconds per pair, for notebooks."""
+        import pandas as pd
+
+        html = ""
+        for pair in self.pairs:
+            rows = [
+                (title(name), one.baseline_ns / 1e9, one.candidate_ns / 1e9, one.difference_ns / 1e9, one.verdict)
+                for name, one in pair.quantities.items()
+            ]
+            table = pd.DataFrame(rows, columns=["seconds", "baseline", "candidate", "difference", "verdict"]).round(3)
+            html += f"<p>{escape(str(pair))}</p>{table.to_html(index=False, border=0)}"
+        return html
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,12 @@ import dataclasses
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dlobd.axes import DATASETS
 from dlobd.errors import DlobdError, UsageError
-from dlobd.experiment import channels, memory, settings, training, ways
+from dlobd.experiment import channels, memory, settings, spark_conf, training, ways
 from dlobd.experiment.settings import SETTINGS, Source, Value
 from dlobd.fields import decoded
 from dlobd.job.datasets import user as user_datasets
@@ -33,6 +32,9 @@ A new experiment reads and hashes the file. A stored experiment has the sha256; 
 compares the sha256.
 """
 
+_ADDED = ("queue", "spark_conf")
+"""Settings that count in a key only if they are set: they were added later, and earlier runs keep their keys."""
+
 Note = Callable[[str], None]
 """Function that receives a line for each setting that dlobd implied or derived."""
 
@@ -48,7 +50,12 @@ def titles(kind: str) -> list[tuple[str, str]]:
     return [(name, path.read_text().partition("\n")[0].lstrip("# ")) for name, path in built_in(kind).items()]
 
 
-def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = lambda line: None) -> Experiment:
+def load(
+    name_or_path: str | Path,
+    overrides: Sequence[str] = (),
+    note: Note = lambda line: None,
+    options: spark_conf.Options = spark_conf.NO_OPTIONS,
+) -> Experiment:
     """Read a built-in experiment or a TOML file, and apply `key=value` overrides; the last override wins. Raises
     UsageError with the line if the file is missing or not TOML, or a key, type, range or name is wrong."""
     path = locate(str(name_or_path), "experiment")
@@ -56,6 +63,7 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = (), note: Note = l
     for override in overrides:
         key, text, source = settings.split(override)
         values[key], sources[key] = settings.parse(key, text, source), source
+    options.apply(values, sources)
     values.setdefault("name", path.stem)
     return build(values, sources, Source(str(path)), note)
 
@@ -68,12 +76,12 @@ def from_dict(values: Mapping[str, object], label: str = "configuration") -> Exp
 
 
 def key(experiment: Runnable) -> str:
-    """Return a short hash of all fields; it is equal for equal fields. Optional fields of an own job count only if they
-    are set: they were added after the others, and earlier runs keep their keys."""
+    """Return a short hash of all fields; it is equal for equal fields. Optional fields of an own job, and `_ADDED`,
+    count only if they are set: they were added after the others, and earlier runs keep their keys."""
+    own = isinstance(experiment, OwnJob)
+    defaults = {field.name: field.default for field in dataclasses.fields(experiment) if own or field.name in _ADDED}
     values = dataclasses.asdict(experiment)
-    if isinstance(experiment, OwnJob):
-        defaults = {field.name: field.default for field in dataclasses.fields(experiment)}
-        values = {name: value for name, value in values.items() if value != defaults[name]}
+    values = {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -97,15 +105,7 @@ def read(
 ) -> tuple[dict[str, object], dict[str, Source]]:
     """Read the unchecked values of a file and of the experiment that it extends, with their sources. Raises UsageError
     if a file cannot be read, is not TOML, or extends an unknown experiment."""
-    try:
-        source = Source(str(path), path.read_text(encoding="utf-8"))
-        own = tomllib.loads(source.text)
-    except OSError as error:
-        raise UsageError(f"{kind} file {path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{kind} file {path} is not UTF-8 text.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.", "write lines of the form key = value") from None
+    own, source = settings.read_toml(path, kind)
     base = own.pop("extends", None)
     if base is None:
         return own, dict.fromkeys(own, source)
@@ -192,6 +192,7 @@ def _problems(experiment: Experiment, stored: bool) -> Iterator[tuple[str, str, 
         yield from _sizes(experiment)
     yield from training.wrong(experiment)
     yield from channels.wrong(experiment)
+    yield from spark_conf.wrong(experiment)
 
 
 def _sizes(experiment: Experiment) -> Iterator[tuple[str, str, str]]:

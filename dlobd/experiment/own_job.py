@@ -20,7 +20,7 @@ from dlobd.experiment import settings, user_logging, ways
 from dlobd.experiment import spark_submit_line as spark_options
 from dlobd.experiment.files import Note
 from dlobd.experiment.settings import Value
-from dlobd.experiment.spark_shell import shell_of
+from dlobd.experiment.spark_shell import ignored_shell, shell_of
 from dlobd.experiment.spark_submit_line import FORCED, Given
 from dlobd.fields import decoded
 from dlobd.job.user.hooks import DAEMONS
@@ -36,6 +36,7 @@ SETTINGS = tuple(field.name for field in fields(Submission))
 """Keys of `--set` for an own job."""
 
 DYNAMIC = "spark.dynamicAllocation.enabled"
+QUEUE = "spark.yarn.queue"
 INSTANCES = "spark.executor.instances"
 INITIAL = (INSTANCES, "spark.dynamicAllocation.initialExecutors", "spark.dynamicAllocation.minExecutors")
 """Settings whose largest value is the first number of executors under dynamic allocation."""
@@ -65,15 +66,21 @@ def from_script(
     overrides: Sequence[str] = (),
     note: Note = lambda line: None,
     chosen: Mapping[str, Any] = MappingProxyType({}),
+    options: tuple[str, ...] = (),
 ) -> OwnJob:
     """Build the job of a script with its arguments and `key=value` overrides; the last override wins. `chosen`: fields
-    of `job_python`. Raises UsageError if the script is missing, or a key, type, range or name is wrong."""
-    shell = shell_of(spark_options.Line("spark-submit", (), script, ()), os.environ, chosen.get("python", ""))
-    if shell.sources:
-        note(f"dlobd run --job does not use {', '.join(shell.sources)}; dlobd submit does.")
-    for text in shell.notes:
+    of `job_python`; `options`: --conf and --queue of spark-submit. Raises UsageError if the script is missing, or a
+    key, type, range or name is wrong."""
+    line = spark_options.parse(("spark-submit", *options, script))
+    _refuse(line, line.given, chosen.get("python", ""))
+    for key, given in line.given.items():
+        if key in (*SPARK_SETTINGS, DYNAMIC):
+            remedy = f"--set {SPARK_SETTINGS[key]}=VALUE" if key != DYNAMIC else "dlobd submit -- spark-submit ..."
+            raise UsageError(f"--conf {given} cannot be used with --job.", remedy)
+    user_logging.of_line(line.settings, in_cluster=False)
+    for text in ignored_shell(os.environ, chosen.get("python", "")):
         note(text)
-    return replace(_build(script, arguments, _overrides(overrides), note), **chosen)
+    return replace(_build(script, arguments, _overrides(overrides), note, options), **chosen)
 
 
 def from_line(
@@ -81,14 +88,17 @@ def from_line(
     overrides: Sequence[str] = (),
     note: Note = lambda line: None,
     chosen: Mapping[str, Any] = MappingProxyType({}),
+    default_queue: str = "",
 ) -> OwnJob:
-    """Build the job of a spark-submit line in this shell. Its options are kept; `overrides` may add other settings, and
-    `chosen` has fields of `job_python`. Raises UsageError if the line is not a spark-submit command, has no Python
-    script, or cannot be recorded."""
+    """Build the job of a spark-submit line in this shell. Its options are kept; `overrides` may add other settings,
+    `chosen` has fields of `job_python`, `default_queue` is for a line without a queue. Raises UsageError if the line is
+    not a spark-submit command, has no Python script, or cannot be recorded."""
     line = spark_options.parse(words)
     python: str = chosen.get("python", "")
     shell = shell_of(line, os.environ, python)
     line = replace(line, options=(*shell.options, *line.options))
+    if default_queue and QUEUE not in line.settings:
+        line = replace(line, options=(("--queue", default_queue), *line.options))
     if shell.sources:
         note(f"Settings of this command come also from {', '.join(shell.sources)}.")
     for text in shell.notes:

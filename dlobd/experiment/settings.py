@@ -9,9 +9,11 @@ import dataclasses
 import json
 import math
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_type_hints
+from pathlib import Path
+from typing import Any, get_type_hints
 
 from dlobd.axes import REGISTRIES
 from dlobd.channel import Channel
@@ -41,9 +43,22 @@ class Source:
         return self.label
 
 
+def read_toml(path: Path, kind: str) -> tuple[dict[str, Any], Source]:
+    """Read the unchecked values of a file, and its source. Raises UsageError if it cannot be read or is not TOML."""
+    try:
+        source = Source(str(path), path.read_text(encoding="utf-8"))
+        return tomllib.loads(source.text), source
+    except OSError as error:
+        raise UsageError(f"{kind} file {path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{kind} file {path} is not UTF-8 text.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}.", "write lines of the form key = value") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A field of `Experiment`. A file must set it if `default` is `dataclasses.MISSING`."""
+    """A field of `Experiment`, or of `UserConfig`. A file must set it if `default` is `dataclasses.MISSING`."""
 
     name: str
     kind: type
@@ -128,7 +143,7 @@ def _plain(number: float) -> str:
     return str(int(number)) if number == int(number) else str(number)
 
 
-def settings_of(kind: type[Experiment]) -> dict[str, Setting]:
+def settings_of(kind: type) -> dict[str, Setting]:
     """Return the settings of a class by name, in the order of their declaration."""
     hints = get_type_hints(kind)
     return {

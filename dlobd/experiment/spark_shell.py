@@ -81,6 +81,16 @@ def shell_of(line: Line, environment: Mapping[str, str], chosen: str = "") -> Sh
     return Shell(tuple(options), tuple(dict.fromkeys(sources)), tuple(notes))
 
 
+def ignored_shell(environment: Mapping[str, str], chosen: str = "") -> tuple[str, ...]:
+    """Return messages about the settings of the shell, none of which `dlobd run` uses: its jobs are comparable."""
+    shell = shell_of(Line("spark-submit", (), "", ()), environment, chosen)
+    sources = ", ".join(shell.sources)
+    return (
+        *((f"dlobd run does not use {sources}: add --conf, or use dlobd submit.",) if sources else ()),
+        *shell.notes,
+    )
+
+
 def _directory(program: str, environment: Mapping[str, str]) -> Path:
     """Return the configuration directory of a spark-submit, which need not exist."""
     if directory := environment.get("SPARK_CONF_DIR"):

@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 
 from dlobd.errors import UsageError
-from dlobd.experiment import files
+from dlobd.experiment import files, spark_conf
 from dlobd.experiment.settings import AXES, SETTINGS, Source, Value, check
 from dlobd.registry import unknown
 from dlobd.schema import Experiment
@@ -55,7 +55,9 @@ class Sweep:
     skip_impossible: bool
 
 
-def load(name_or_path: str | Path, note: files.Note = lambda line: None) -> Sweep:
+def load(
+    name_or_path: str | Path, note: files.Note = lambda line: None, spark: spark_conf.Options = spark_conf.NO_OPTIONS
+) -> Sweep:
     """Read a built-in sweep or a TOML file. Invalid combinations are in `impossible`. Raises UsageError if the file, a
     key, an axis or a setting is wrong."""
     path = files.locate(str(name_or_path), "sweep")
@@ -64,6 +66,9 @@ def load(name_or_path: str | Path, note: files.Note = lambda line: None) -> Swee
     axes = _axes(values.pop("axes", None), whole)
     options = _options(values.pop("sweep", {}), axes, whole)
     excludes = _excludes(values.pop("exclude", []), axes, whole)
+    for name, option in spark.apply(values, sources).items():
+        if name in axes:
+            raise UsageError(f"{option}: {name} is an axis of this sweep.", "remove the option or the axis")
     values.setdefault("name", path.stem)
     base = {name: check(name, value, sources.get(name, whole)) for name, value in values.items()}
     # strong scaling needs the number of workers outside of [axes] too, for the global batch

@@ -203,7 +203,8 @@ def findings(context: Context) -> list[Finding]:
     """Return the findings: findings above noise first, and larger savings before smaller savings."""
     measured = context.evidence.document(files.NOISE)
     earlier_walls_ns = (measured.get("earlier_walls_ns") if measured else None) or ()
-    noise_ns = noise.noise_ns(earlier_walls_ns, context.trace.wall_ns)
+    assumed = (measured.get("assumed") if measured else None) or noise.UNKNOWN_NOISE
+    noise_ns = noise.noise_ns(earlier_walls_ns, context.trace.wall_ns, assumed)
     rows = []
     for finder in FINDERS.values():
         if (found := finder(context)) is None:

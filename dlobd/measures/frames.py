@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cached_property
+from html import escape
 from pathlib import Path
 
 import pandas as pd
 
 from dlobd import spans as kinds
 from dlobd.bundle.store import Bundle, find
+from dlobd.errors import BundleError
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.resources import SampledHost
-from dlobd.layers import UNATTRIBUTED
+from dlobd.experiment.user_config import runs_dir
+from dlobd.layers import UNATTRIBUTED, title
 from dlobd.measures import resource_use
 from dlobd.record.resources import LayerWaits
 from dlobd.record.run import Run
@@ -88,12 +91,35 @@ RESOURCES = _columns("""
 `memory_bytes` is memory in use, or a process's resident set. Counters are totals since the start, except for GPUs."""
 
 
-class RunBundle:
-    """A run on disk, by its directory or its run.json. Raises BundleError if it is missing, damaged or newer."""
+FRAMES = ("attribution()", "spans()", "steps()", "epochs()", "resources()")
+"""Methods of `RunBundle` that return a data frame."""
 
-    def __init__(self, path: str | Path) -> None:
-        self._bundle: Bundle = find(path, Path("."))
+
+class RunBundle:
+    """A run on disk, by its path, its ID or `latest` in `out`. Raises BundleError if it is missing, damaged or
+    newer."""
+
+    def __init__(self, run: str | Path, out: str | Path | None = None) -> None:
+        directory = runs_dir() if out is None else Path(out)
+        try:
+            self._bundle: Bundle = find(run, directory)
+        except BundleError as error:
+            raise BundleError(error.what, "dlobd.load(RUN, out=DIRECTORY)") from None
         self.run: Run = self._bundle.read()
+
+    def __repr__(self) -> str:
+        return f"<{self._title}; data frames: {', '.join(FRAMES)}>"
+
+    def _repr_html_(self) -> str:
+        """Return title and layers, for notebooks."""
+        frame = self.attribution().query("ns >= 50_000_000")  # a tenth of a second, rounded
+        layers = pd.DataFrame({"layer": frame["layer"].map(title), "seconds": frame["ns"] / 1e9, "%": frame["percent"]})
+        return f"<p>{escape(self._title)}</p>{layers.round(1).to_html(index=False, border=0)}"
+
+    @property
+    def _title(self) -> str:
+        wall = "wall time unknown" if self.run.wall_ns is None else f"{self.run.wall_ns / 1e9:.1f} s"
+        return f"run {self.run.run_id} of {self.run.experiment}: {self.run.status}, {wall}"
 
     @property
     def path(self) -> Path:

@@ -549,6 +549,12 @@ class Noise:
         "`wall_ns` of `ok` runs with equal `experiment_key` and machine among the folder's latest 50 runs",
         default=None,
     )
+    assumed: float | None = member(
+        "Noise that findings assume for fewer than 6 earlier runs, as a fraction of the wall time. null: 0.1.",
+        "`noise` of the user's configuration file",
+        unit="share",
+        default=None,
+    )
 
 
 @described()

@@ -5,10 +5,10 @@ A directory may have thousands of bundles, so run.json is read without its schem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from rich.console import Console
 from rich.text import Text
@@ -21,6 +21,16 @@ from dlobd.report.repeats import plain_table
 
 UNREADABLE = "unreadable"
 """Status of a bundle without a readable run.json."""
+
+SORTS = {
+    "date": "run_id",
+    "experiment": "experiment",
+    "wall": "wall_ns",
+    "training": "training_ns",
+    "layer": "layer",
+    "status": "status",
+}
+"""Order of the history -> member of a row. Dates and times are in descending order, names in ascending order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,36 +48,38 @@ class Row:
     path: str
 
 
-SORTS: Mapping[str, Callable[[Row], Any]] = {
-    "date": attrgetter("run_id"),
-    "experiment": attrgetter("experiment"),
-    "wall": lambda row: row.wall_ns or 0,
-    "training": lambda row: row.training_ns or 0,
-    "layer": lambda row: (row.layer or "", row.layer_ns or 0),
-    "status": attrgetter("status"),
-}
-"""Orders of the history, by their names. Dates and times are in descending order, names in ascending order."""
+class _Layer(TypedDict):
+    layer: str
+    ns: int
 
-_NAMES = ("experiment", "layer", "status")
+
+class _Metrics(TypedDict):
+    training_ns: NotRequired[int | None]
+
+
+class _Run(TypedDict):
+    status: str
+    wall_ns: int | None
+    layers: list[_Layer]
+    metrics: _Metrics
 
 
 def row(bundle: Bundle) -> Row:
     """Read the row of a bundle."""
-    run = reading.read_json(bundle.path / "run.json", dict[str, Any])
-    known = run if isinstance(run, dict) else {}
-    layers = known.get("layers")
-    largest = max(layers, key=_ns, default=None) if isinstance(layers, list) else None
-    metrics = known.get("metrics")
-    stamp = bundle.run_id
+    found = reading.read_json(bundle.path / "run.json", _Run)
+    run: _Run = (
+        found if isinstance(found, dict) else {"status": UNREADABLE, "wall_ns": None, "layers": [], "metrics": {}}
+    )
+    largest = max(run["layers"], key=lambda layer: layer["ns"], default=None)
     return Row(
-        run_id=stamp,
-        started_at=f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]}T{stamp[9:11]}:{stamp[11:13]}:{stamp[13:15]}Z",
+        run_id=bundle.run_id,
+        started_at=re.sub(r"(....)(..)(..T..)(..)(..Z).*", r"\1-\2-\3:\4:\5", bundle.run_id),
         experiment=bundle.path.parent.name,
-        status=str(known.get("status", UNREADABLE)),
-        wall_ns=_integer(known.get("wall_ns")),
-        training_ns=_integer(metrics.get("training_ns")) if isinstance(metrics, dict) else None,
-        layer=str(largest["layer"]) if largest and _ns(largest) else None,
-        layer_ns=_ns(largest) or None,
+        status=run["status"],
+        wall_ns=run["wall_ns"],
+        training_ns=run["metrics"].get("training_ns"),
+        layer=largest and largest["layer"],
+        layer_ns=largest and largest["ns"],
         path=str(bundle.path),
     )
 
@@ -75,16 +87,17 @@ def row(bundle: Bundle) -> Row:
 def rows(bundles: Sequence[Bundle], statuses: Iterable[str] = (), sort: str = "date", limit: int = 0) -> list[Row]:
     """Return the rows with one of `statuses` (all without), in an order of `SORTS`; at most `limit`, 0 for all. In the
     order of the date, only as many bundles are read as needed."""
-    wanted = set(statuses)
+    wanted = {*statuses}
     found: list[Row] = []
-    for bundle in reversed(bundles):
-        if limit and sort == "date" and len(found) == limit:
-            break
-        one = row(bundle)
+    for one in map(row, reversed(bundles)):
         if not wanted or one.status in wanted:
             found.append(one)
-    found.sort(key=SORTS[sort], reverse=sort not in _NAMES)
-    return found[: limit or None]
+        if sort == "date" and len(found) == limit:
+            return found
+    times = sort in ("date", "wall", "training")
+    known = [one for one in found if getattr(one, SORTS[sort]) is not None]
+    known.sort(key=lambda one: getattr(one, SORTS[sort]), reverse=times)
+    return [*known, *(one for one in found if getattr(one, SORTS[sort]) is None)][: limit or None]
 
 
 def show(found: Sequence[Row], console: Console) -> None:
@@ -92,24 +105,9 @@ def show(found: Sequence[Row], console: Console) -> None:
     heads = "run", "date (UTC)", "experiment", "status", "largest layer", "wall, s", "training, s"
     table = plain_table(*heads, texts=5)
     for one in found:
-        largest = f"{title(one.layer)} {_share(one)}" if one.layer else "-"
+        share = f" {text.percentage((one.layer_ns or 0) / one.wall_ns)}" if one.wall_ns else ""
+        largest = f"{title(one.layer)}{share}" if one.layer else "-"
         texts = one.run_id, one.started_at[:16].replace("T", " "), one.experiment, one.status, largest
-        table.add_row(*map(Text, texts), _seconds(one.wall_ns), _seconds(one.training_ns))
+        times = ("-" if ns is None else f"{ns / 1e9:.1f}" for ns in (one.wall_ns, one.training_ns))
+        table.add_row(*map(Text, texts), *times)
     console.print(table)
-
-
-def _share(one: Row) -> str:
-    return text.percentage((one.layer_ns or 0) / one.wall_ns) if one.wall_ns else ""
-
-
-def _seconds(ns: int | None) -> str:
-    return "-" if ns is None else f"{ns / 1e9:.1f}"
-
-
-def _integer(value: object) -> int | None:
-    return value if reading.is_int(value) else None
-
-
-def _ns(layer: object) -> int:
-    ns = layer.get("ns") if isinstance(layer, dict) else None
-    return ns if reading.is_int(ns) else 0

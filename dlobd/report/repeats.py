@@ -73,11 +73,11 @@ def sweep_table(points: Runs, console: Console) -> None:
     _print_left_out(points, console)
 
 
-def plain_table(*columns: str) -> Table:
-    """Create an empty table without rules; all columns except the first are numeric."""
+def plain_table(*columns: str, texts: int = 1) -> Table:
+    """Create an empty table without rules; all columns after the first `texts` are numeric."""
     made = Table(box=None, pad_edge=False)
     for number, column in enumerate(columns):
-        made.add_column(column, justify="right" if number else "left")
+        made.add_column(column, justify="left" if number < texts else "right")
     return made
 
 

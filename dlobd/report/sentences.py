@@ -69,12 +69,11 @@ def lost_work(rows: Sequence[LostWork]) -> str:
 def noise(run: Run) -> str:
     """Format the threshold above which a saving is not noise, and its source."""
     walls_ns = run.noise.earlier_walls_ns or () if run.noise else ()
-    length = f"{noise_ns(walls_ns, run.wall_ns or 0) / 1e9:.1f} s"
+    assumed = (run.noise.assumed if run.noise else None) or UNKNOWN_NOISE
+    length = f"{noise_ns(walls_ns, run.wall_ns or 0, assumed) / 1e9:.1f} s"
     if run_variation(walls_ns) is not None:
         return f"{length}, from {len(walls_ns)} earlier runs on this machine"
-    return (
-        f"{length}, assumed as {text.percentage(UNKNOWN_NOISE)} of the wall time: too few earlier runs on this machine"
-    )
+    return f"{length}, assumed as {text.percentage(assumed)} of the wall time: too few earlier runs on this machine"
 
 
 def finding(row: Finding) -> str:

@@ -27,6 +27,7 @@ from dlobd.bundle import files, store
 from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError, DlobdError, Interrupted
+from dlobd.experiment import user_config
 from dlobd.experiment.training import batches
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.hadoop.failures import failures
@@ -308,7 +309,8 @@ def _measure_noise(this: _Run, place: Place) -> None:
     except OSError:
         return  # the noise cannot be measured without /proc or loopback
     earlier_ns = machine_noise.earlier_walls_ns(this.bundle, this.record.run.to_json())
-    context = {"machine": place.machine, "earlier_walls_ns": earlier_ns}
+    assumed = user_config.read().noise or None
+    context = {"machine": place.machine, "earlier_walls_ns": earlier_ns, "assumed": assumed}
     this.bundle.add_json(asdict(noise) | context, files.NOISE)
 
 

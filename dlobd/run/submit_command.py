@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from dlobd import tracing
 from dlobd.axes import LAUNCHERS, SCHEDULERS
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
-from dlobd.experiment import own_job, user_logging
+from dlobd.experiment import own_job, spark_conf, user_logging
 from dlobd.experiment.channels import library
 from dlobd.experiment.spark_submit_line import merged, parse
 from dlobd.experiment.user_logging import UserLogging
@@ -43,7 +44,8 @@ def command_of(
         conf = LAUNCHERS.get(experiment.launcher)().spark_conf()
         job = bundle / "evidence" / "job.json"
         entry, arguments, beside = "train.py", (str(job),), (job,)
-    logging = _logging(experiment, bundle) if isinstance(experiment, OwnJob) else {}
+    options = experiment.options if isinstance(experiment, OwnJob) else spark_conf.options_of(experiment)
+    logging = _logging(options, experiment.deploy_mode, bundle)
     in_container = [jvm for jvm in logging if jvm != "driver" or experiment.deploy_mode == "cluster"]
     # the recorder is off in containers if it is off in this process
     switched = ("spark.executorEnv", "spark.yarn.appMasterEnv") if tracing.switched_off() else ()
@@ -76,18 +78,19 @@ def command_of(
     command: Command = SCHEDULERS.get(experiment.scheduler)().command(submission, target, bundle / "evidence")
     if tracing.switched_off():
         command = replace(command, environment={**command.environment, tracing.SWITCH: "off"})
+    if options or isinstance(experiment, OwnJob):
+        texts = {path: _evidence(own) for own, path in logging.values()}
+        command = replace(command, argv=merged(command.argv, options), files=texts)
     if isinstance(experiment, OwnJob):
         # the script's temporary files are where they are without dlobd
         environment = {name: value for name, value in command.environment.items() if name != "TMPDIR"}
-        texts = {path: _evidence(own) for own, path in logging.values()}
-        argv = merged(command.argv, experiment.options)
-        return replace(command, argv=argv, environment=environment, files=texts)
+        return replace(command, environment=environment)
     return command
 
 
-def _logging(job: OwnJob, bundle: Path) -> dict[str, tuple[UserLogging, Path]]:
+def _logging(options: Sequence[str], deploy_mode: str, bundle: Path) -> dict[str, tuple[UserLogging, Path]]:
     """Return the user's configuration and the file of dlobd's part, for each JVM whose logging the user configures."""
-    found = user_logging.of_line(parse(("spark-submit", *job.options, "script")).settings, job.deploy_mode == "cluster")
+    found = user_logging.of_line(parse(("spark-submit", *options, "script")).settings, deploy_mode == "cluster")
     return {jvm: (own, bundle / "logs" / f"log4j2-{jvm}.properties") for jvm, own in found.items()}
 
 

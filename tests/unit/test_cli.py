@@ -99,7 +99,9 @@ NATIVE = ("--set", "launcher=native", "--set", "scheduler=none", "--set", "input
 
 
 def test_version_and_help(command: Command) -> None:
-    assert command("--version") == (0, f"dlobd {dlobd.__version__}\n", "")
+    assert command("--version") == command("-V") == (0, f"dlobd {dlobd.__version__}\n", "")
+    assert command("show", "-h") == command("show", "--help")
+    assert command("-h") == command("--help")
     code, out, _ = command("--help")
     assert code == 0
     for name in ("run", "show", "trace", "list", "clean", "cluster"):
@@ -113,7 +115,13 @@ def test_version_and_help(command: Command) -> None:
     ("argv", "code", "line"),
     [
         (["runn"], 2, "dlobd: No such command 'runn'. Did you mean 'run'? Next: dlobd --help"),
-        (["run", "--sett", "a=b"], 2, "dlobd: No such option: --sett"),
+        (
+            ["run", "--sett", "a=b"],
+            2,
+            "dlobd: No such option: --sett (Possible options: --set). Next: dlobd run --help",
+        ),
+        (["show", "--conf", "a=b"], 2, "dlobd: No such option: --conf. Next: dlobd show --help"),
+        (["cluster", "up", "--hadoop"], 2, "dlobd: No such option: --hadoop. Next: dlobd cluster up --help"),
         (["run", "softmax-mnst"], 2, "dlobd: Unknown experiment 'softmax-mnst'; did you mean 'softmax-mnist"),
         (["run", "nope.toml"], 2, "dlobd: experiment file nope.toml does not exist."),
         (["run", "--set", "workers=x"], 2, "dlobd: --set workers=x: workers must be an integer, not 'x'."),

@@ -54,10 +54,11 @@ def test_each_format_has_a_file_of_its_own(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert len({form.file for form in FORMATS.values()}) == len(FORMATS)
-    for name in ("otlp", "spans", "steps", "epochs"):
+    for name in ("otlp", "layers", "spans", "steps", "epochs"):
         assert export("--format", name) == 0
         assert capsys.readouterr().out == f"Wrote {FORMATS[name].file}\n"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["epochs.csv", "otlp.json", "spans.csv", "steps.csv"]
+    names = "epochs.csv layers.csv otlp.json spans.csv steps.csv"
+    assert sorted(path.name for path in tmp_path.iterdir()) == names.split()
     assert cli.main(["export", "--help"]) == 0
     said = capsys.readouterr().out
     assert all(f"{name}:" in said for name in FORMATS)
@@ -113,6 +114,53 @@ def test_half_a_surrogate_pair_is_escaped(ending: str, tmp_path: Path) -> None:
     assert cli.main(["export", str(copy), "--format", "spans", "-o", str(path)]) == 0
     found = pd.read_csv(path) if ending == "csv" else parquet(path)
     assert found["name"].str.startswith("write \\ud800").sum() == broken
+
+
+def test_parquet_is_compressed_and_smaller_than_csv(tmp_path: Path) -> None:
+    for name in ("spans.csv", "spans.parquet"):
+        assert export("--format", "spans", "-o", str(tmp_path / name)) == 0
+    csv, small = ((tmp_path / f"spans.{ending}").stat().st_size for ending in ("csv", "parquet"))
+    assert small < csv / 2
+    with (tmp_path / "spans.parquet").open("rb") as file:
+        chunks = {one.meta_data.path_in_schema[0]: one for one in fastparquet.ParquetFile(file).row_groups[0].columns}
+    assert {one.meta_data.codec for one in chunks.values()} == {6}  # ZSTD
+    assert 8 in chunks["layer"].meta_data.encodings  # RLE_DICTIONARY
+
+
+def test_the_table_of_layers_is_that_of_the_frame(tmp_path: Path) -> None:
+    assert export("--format", "layers", "-o", str(tmp_path / "l.csv")) == 0
+    found = pd.read_csv(tmp_path / "l.csv")
+    assert list(found.columns) == list(frames.ATTRIBUTION)
+    assert found["ns"].sum() == dlobd.load(RUN).run.wall_ns
+
+
+def test_a_run_is_loaded_by_latest_or_its_id_as_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for run_id in ("20260102T030405Z-0a1b", "20260202T030405Z-0a1b"):
+        (tmp_path / "runs" / "e" / run_id).mkdir(parents=True)
+        (tmp_path / "runs" / "e" / run_id / "run.json").write_text(json.dumps(run_record(run_id)))
+    assert dlobd.load().path.name == dlobd.load("latest").path.name == "20260202T030405Z-0a1b"
+    assert dlobd.load("202601").path.name == "20260102T030405Z-0a1b"
+    assert dlobd.load("202601", out=tmp_path / "runs").path.name == "20260102T030405Z-0a1b"
+    with pytest.raises(BundleError) as error:
+        dlobd.load("1999", out="elsewhere")
+    assert error.value.line == "there is no run 1999 in elsewhere. Next: dlobd.load(RUN, out=DIRECTORY)"
+
+
+def test_a_notebook_shows_a_run_and_its_layers() -> None:
+    run = dlobd.load(RUN)
+    wall = f"{(run.run.wall_ns or 0) / 1e9:.1f} s"
+    title = f"run {run.run.run_id} of softmax-mnist-quick: ok, {wall}"
+    names = ", ".join(f"{name}()" for name in ("attribution", "spans", "steps", "epochs", "resources"))
+    assert repr(run) == f"<{title}; data frames: {names}>"
+    assert all(callable(getattr(run, name.removesuffix("()"))) for name in frames.FRAMES)
+    html = run._repr_html_()
+    assert html.startswith(f"<p>{title}</p><table")
+    seconds = {layer.layer: layer.ns / 1e9 for layer in run.run.layers}
+    assert f"<td>Spark</td>\n      <td>{seconds['spark']:.1f}</td>" in html
+    assert "<td>0.0</td>" not in html.partition("Spark")[0]
 
 
 def test_parquet_has_the_types_of_the_frame(tmp_path: Path) -> None:

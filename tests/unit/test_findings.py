@@ -28,10 +28,15 @@ MAIN_JOB = files.load("softmax-mnist", [])
 
 
 def case(
-    *spans: Span, end_s: int = 100, chosen: Any = MAIN_JOB, walls: tuple[int, ...] = (), **members: Any
+    *spans: Span,
+    end_s: int = 100,
+    chosen: Any = MAIN_JOB,
+    walls: tuple[int, ...] = (),
+    assumed: float | None = None,
+    **members: Any,
 ) -> Context:
     trace = Trace(0, end_s * S, spans)
-    seen: Any = SimpleNamespace(document=lambda name: {"earlier_walls_ns": walls})
+    seen: Any = SimpleNamespace(document=lambda name: {"earlier_walls_ns": walls, "assumed": assumed})
     return Context(seen, chosen, trace, attribute(trace), members.get("core_waits"), members.get("environment_cache"))
 
 
@@ -87,6 +92,8 @@ def test_boundaries_and_noise_limit_findings() -> None:
     quiet = case(piece("GC pause", "spark", 0, 4), walls=(100 * S, 101 * S) * 3)
     assert findings(quiet)[0].above_noise
     assert not findings(case(piece("GC pause", "spark", 0, 4)))[0].above_noise
+    assert findings(case(piece("GC pause", "spark", 0, 4), assumed=0.03))[0].above_noise
+    assert not findings(case(piece("GC pause", "spark", 0, 4), assumed=0.05))[0].above_noise
 
 
 def test_a_setting_that_is_there_is_not_recommended() -> None:

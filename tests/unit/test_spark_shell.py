@@ -95,7 +95,7 @@ def test_a_job_has_the_settings_of_its_shell(conf: Path, monkeypatch: pytest.Mon
     own_job.from_script(str(script), [], note=notes.append)
     assert notes == [
         f"Settings of this command come also from {conf}/spark-defaults.conf.",
-        f"dlobd run --job does not use {conf}/spark-defaults.conf; dlobd submit does.",
+        f"dlobd run does not use {conf}/spark-defaults.conf: add --conf, or use dlobd submit.",
     ]
     monkeypatch.setenv("MASTER", "local[2]")
     with pytest.raises(UsageError, match=r"spark.master=local\[2\] is not supported"):

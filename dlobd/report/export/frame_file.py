@@ -21,10 +21,12 @@ def csv_text(frame: pd.DataFrame) -> str:
 
 
 def write_parquet(frame: pd.DataFrame, path: Path) -> None:
-    """Write a Parquet file, with the run's ID, status and reason in its pandas metadata."""
+    """Write a Parquet file compressed by zstd, with a dictionary for each column of repeated texts. The run's ID,
+    status and reason are in its pandas metadata."""
     flat = _flat(frame)
     texts = [name for name, kind in flat.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
-    fastparquet.write(str(path), flat.astype(dict.fromkeys(texts, "object")), write_index=False)
+    kinds = {name: "category" if flat[name].nunique() * 2 <= len(flat) else "object" for name in texts}
+    fastparquet.write(str(path), flat.astype(kinds), write_index=False, compression="ZSTD")
 
 
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:

@@ -15,7 +15,6 @@ from dlobd.report import text
 from dlobd.report.comparison import counts, not_compared, sentence
 from dlobd.report.tables import Table
 
-
 LEAST_S = 0.05
 """Shorter layers have no row in the table of differences, which has tenths of a second."""
 
@@ -90,7 +89,9 @@ def _heading(runs: Sequence[Run], labels: Sequence[str]) -> str:
         return f"{len(runs)} runs side by side"
     difference = walls[1] - walls[0]
     word = "longer" if difference >= 0 else "shorter"
-    return f"{labels[1]} took {abs(difference):.1f} s {word} than {labels[0]}: {walls[1]:.1f} s against {walls[0]:.1f} s"
+    return (
+        f"{labels[1]} took {abs(difference):.1f} s {word} than {labels[0]}: {walls[1]:.1f} s against {walls[0]:.1f} s"
+    )
 
 
 def _pair(found: Comparison, pair: Pair) -> dict[str, object]:

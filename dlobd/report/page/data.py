@@ -221,7 +221,7 @@ def _rank_lines(source: Source) -> Iterable[str]:
     if slowest := slowest_rank(source.run):
         yield slowest
     # lanes are named differently from TensorFlow's roles
-    if source.trace and (lanes := stepping_lanes(source.trace.spans)) and len(lanes) <= MOST_LANES:
+    if source.run.ranks and source.trace and (lanes := stepping_lanes(source.trace.spans)) and len(lanes) <= MOST_LANES:
         yield f"In the timeline {', '.join(f'{rank} is {lane}' for lane, rank in lanes.items())}."
 
 

@@ -2,8 +2,8 @@
 
 Jinja2 renders all facts as static HTML and escapes all values; scripts add charts, sorting and the timeline. Their data
 is JSON in a block that browsers do not execute. The policy allows scripts by hash, so no other code can run. Vega
-interprets expressions instead of compiling them, so the policy does not allow `eval`. Inline styles are allowed for bars
-and charts; under this policy a style cannot load a resource.
+interprets expressions instead of compiling them, so the policy does not allow `eval`. Inline styles are allowed, for
+bars and charts; under this policy a style cannot load a resource.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cache
 from importlib import resources
@@ -49,12 +49,16 @@ def render_index(document: Mapping[str, object]) -> str:
 def _page(template: str, document: Mapping[str, object], parts: Mapping[str, object]) -> str:
     scripts = [str(parts["charts"])] if "charts" in parts else []
     scripts.append(f'"use strict";\n(() => {{\n{parts["page"]}\n}})();\n')
-    found = _templates().get_template(template).render(
-        document,
-        policy=policy(scripts),
-        style=Markup(_asset("page.css")),
-        data=Markup(embedded(parts.get("data"))),
-        scripts=list(map(Markup, scripts)),
+    found = (
+        _templates()
+        .get_template(template)
+        .render(
+            document,
+            policy=policy(scripts),
+            style=Markup(_asset("page.css")),
+            data=Markup(embedded(parts.get("data"))),
+            scripts=list(map(Markup, scripts)),
+        )
     )
     return re.sub("[\ud800-\udfff]", "\ufffd", found)
 

@@ -11,7 +11,7 @@ import requests
 
 from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
-from dlobd.errors import ClusterError, SetupError
+from dlobd.errors import ClusterError, SetupError, UsageError
 from dlobd.hadoop import webhdfs
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster, LostDaemon
 from dlobd.hadoop.embedded.configuration import LOOPBACK, default_settings, spark_conf_dir, work_dir_name
@@ -29,7 +29,10 @@ from dlobd.run.place.base import Lent, Metrics
 from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import Target
 from dlobd.run.submitted_process import Window
-from dlobd.schema import Runnable
+from dlobd.schema import Experiment, Runnable
+
+QUEUE = "default"
+"""The only queue in yarn/base/capacity-scheduler.properties."""
 
 
 class EmbeddedHadoop:
@@ -182,6 +185,13 @@ def planned() -> tuple[str, Target]:
     return f"start the embedded cluster: 1 NameNode, {data} DataNodes, 1 ResourceManager, {nodes} NodeManagers", target
 
 
+def check_queue(experiment: Runnable) -> None:
+    """Raise UsageError for a queue that the embedded cluster does not have."""
+    if isinstance(experiment, Experiment) and experiment.queue not in ("", QUEUE):
+        why = f"queue {experiment.queue}: the embedded cluster has only the queue {QUEUE}."
+        raise UsageError(why, "omit it, or add --hadoop-conf DIR")
+
+
 class EmbeddedKind:
     """The `PlaceKind` of YARN on the embedded cluster."""
 
@@ -194,10 +204,12 @@ class EmbeddedKind:
 
     @staticmethod
     def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target]:
+        check_queue(experiment)
         return planned()
 
     @staticmethod
     @contextmanager
     def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> Iterator[EmbeddedHadoop]:
+        check_queue(experiment)
         with lent_or_own(lent, times, report) as running:
             yield EmbeddedHadoop(running, experiment.replication)

@@ -11,13 +11,14 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 
 from dlobd.axes import DATASETS
 from dlobd.errors import ClusterError, SetupError
+from dlobd.experiment import user_config
 from dlobd.experiment.files import load
 from dlobd.hadoop.embedded import configuration, startup
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
@@ -27,7 +28,7 @@ from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.embedded.ports import choose_ports, port_base
 from dlobd.hadoop.site_files import HadoopConf
 from dlobd.job.datasets.base import dataset_of
-from dlobd.paths import cache_dir, cluster_dir, make_writable, sha256_of
+from dlobd.paths import cache_dir, cluster_dir, config_file, make_writable, sha256_of
 from dlobd.run.preflight import Absent, Diagnosis, channels, cluster, diagnose
 from dlobd.run.preflight.capacity import demand_mb
 from dlobd.tracing import clock
@@ -64,6 +65,13 @@ def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
     if not broken:
         return 0
     return ClusterError.exit_code if all(one.remote for one in broken) else SetupError.exit_code
+
+
+def _configuration() -> str:
+    keys = [name for name, value in asdict(user_config.read()).items() if value]
+    if not config_file().exists():
+        raise Absent(f"there is no file {config_file()}", "no action needed: options have their own defaults")
+    return f"{config_file()}: {', '.join(keys)}"
 
 
 def _python() -> str:
@@ -190,6 +198,7 @@ EMBEDDED = ("Hadoop jars", "memory", "disk", "ports", "cluster")
 """Parts that a run on an external cluster does not need."""
 
 PARTS: tuple[tuple[str, Callable[[], str]], ...] = (
+    ("configuration", _configuration),
     ("Python", _python),
     ("packages", _packages),
     ("kernel", _pidfd),

@@ -1,0 +1,80 @@
+"""Words that the shell proposes for arguments: experiments, sweeps, settings and runs."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from dlobd.bundle.store import Bundle
+
+VARIABLE = "_DLOBD_COMPLETE"
+"""Variable by which the shell asks for proposals."""
+
+Words = list[tuple[str, str]]
+"""Proposals with their descriptions."""
+
+
+def answer(command: Any) -> int:
+    """Print the proposals for the shell that asks by `VARIABLE`; return the exit code.
+
+    bash splits words at `=`, and completes only the last part: it gets the proposals for KEY=VALUE without `KEY=`."""
+    key = ""
+    if os.environ[VARIABLE] == "complete_bash":
+        words = os.environ["COMP_WORDS"].split("\n")[: int(os.environ["COMP_CWORD"]) + 1]
+        whole = re.sub("\n=\n?", "=", "\n".join(words)).split("\n")
+        os.environ |= {"COMP_WORDS": "\n".join(whole), "COMP_CWORD": str(len(whole) - 1)}
+        key = f"{whole[-1].partition('=')[0]}=" if "=" in words[-2:] else ""
+    with contextlib.redirect_stdout(io.StringIO()) as proposed, contextlib.suppress(SystemExit):
+        command.main(prog_name="dlobd")
+    print("".join(line.removeprefix(key) for line in proposed.getvalue().splitlines(keepends=True)), end="")
+    return 0
+
+
+def experiments(context: typer.Context) -> Words:
+    """Propose built-in experiments; nothing for the arguments of a script. Without a proposal, bash proposes files."""
+    from dlobd.experiment.files import titles
+
+    return [] if context.params.get("job") else titles("experiment")
+
+
+def sweeps() -> Words:
+    """Propose built-in sweeps."""
+    from dlobd.experiment.files import titles
+
+    return titles("sweep")
+
+
+def settings(incomplete: str) -> Words:
+    """Propose `KEY=`; for a single key the members of its registry, such as `model=lenet`."""
+    from dlobd.axes import REGISTRIES
+    from dlobd.experiment.settings import SETTINGS
+
+    key, sign, _ = incomplete.partition("=")
+    keys = [name for name in SETTINGS if name == key or (not sign and name.startswith(key))]
+    if len(keys) == 1 and isinstance(kind := SETTINGS[keys[0]].about.valid, str) and kind:
+        return [(f"{keys[0]}={row.name}", row.title) for row in REGISTRIES[kind]]
+    return [] if sign else [(f"{name}=", SETTINGS[name].about.text) for name in keys]
+
+
+def runs(context: typer.Context) -> Words:
+    """Propose `latest` and run IDs, the newest first."""
+    return [("latest", "the last run"), *((one.run_id, one.path.parent.name) for one in reversed(_bundles(context)))]
+
+
+def with_runs(context: typer.Context) -> Words:
+    """Propose the experiments that have runs."""
+    return [(name, "") for name in sorted({bundle.path.parent.name for bundle in _bundles(context)})]
+
+
+def _bundles(context: typer.Context) -> list[Bundle]:
+    from dlobd.bundle.store import bundles
+    from dlobd.experiment.user_config import runs_dir
+
+    return bundles(Path(context.params["out"]) if context.get_parameter_source("out") else runs_dir())
