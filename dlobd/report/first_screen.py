@@ -24,7 +24,12 @@ OTHER = "other"
 EXCHANGE = "exchange"
 """Plane of the gradients."""
 
-BEGINNINGS = {"failed": "The run failed", "invalid": "The run is invalid", "interrupted": "The run was interrupted"}
+BEGINNINGS = {
+    "running": "The run has not finished",
+    "failed": "The run failed",
+    "invalid": "The run is invalid",
+    "interrupted": "The run was interrupted",
+}
 
 
 @dataclass(frozen=True, slots=True)

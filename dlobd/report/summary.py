@@ -161,9 +161,15 @@ def summary(run: Run) -> Summary:
 def facts(run: Run) -> list[tuple[str, str]]:
     """Return the main settings as pairs of label and value."""
     chosen = run.configuration
-    launcher = "launcher", f"{chosen.launcher} on {chosen.scheduler} ({chosen.deploy_mode})"
+    place = f"{chosen.scheduler} ({chosen.deploy_mode})"
+    launcher = "launcher", f"{chosen.launcher} on {place}"
     if not isinstance(chosen, Experiment):
-        return [("script", chosen.script), ("executors", str(chosen.workers)), launcher]
+        # without ranks, the launcher took no part
+        return [
+            ("script", chosen.script),
+            ("executors", str(chosen.workers)),
+            launcher if run.ranks else ("scheduler", place),
+        ]
     return [("model", f"{chosen.model} on {_dataset(chosen.dataset)}"), ("workers", str(chosen.workers)), launcher]
 
 

@@ -299,7 +299,9 @@ def cost(run: Run, per_hour: float) -> Table:
     lengths = {"run": run.wall_ns, "training": run.metrics.training_ns}
     if reached := run.time_to_accuracy:
         lengths[f"to accuracy {reached.target:g}"] = reached.from_submit_ns
-    rows = [(name, None if ns is None else round(per_hour * ns / 3_600_000_000_000, 4), ns) for name, ns in lengths.items()]
+    rows = [
+        (name, None if ns is None else round(per_hour * ns / 3_600_000_000_000, 4), ns) for name, ns in lengths.items()
+    ]
     return Table(f"Cost at {per_hour:g} per hour for the whole cluster", "part | cost:number | seconds:s", rows)
 
 
