@@ -204,12 +204,13 @@ PLACES = Registry(
 
 VIEWS = Registry(
     "views",
-    Row("overview", "one screen: verdict, layers, findings, warnings", "overview:overview"),
+    Row("overview", "one screen: headline, layers, phases, possible savings, warnings", "overview:overview"),
     Row("breakdown", "wall time by layer and by cause of waits", "views:breakdown"),
     Row("findings", "possible savings, with their upper bounds", "views:findings"),
     Row("training", "throughput, steps, epochs, time to accuracy", "views:training"),
     Row("anatomy", "events from submit to the first step, and from the last step to the exit", "views:anatomy"),
     Row("resources", "CPU, memory, disk, network; Spark's task metrics", "views:resources"),
+    Row("words", "meanings of the words of the overview", "views:words"),
     room="dlobd.report.terminal",
 )
 """Views of `dlobd show`. The first view is the default; `--full` shows all other views, in this order."""

@@ -204,7 +204,7 @@ class LayerTime:
     """A layer's part of the wall time; lo <= ns <= hi. `measured_ns`, `between_marks_ns`, `named_wait_ns` and
     `unexplained_ns` sum to `ns`."""
 
-    layer: str = member("Name of the layer, as in docs/layers.md.")
+    layer: str = member("Name of the layer.")
     group: str = member("Group of the layer.")
     ns: int = member("Wall time of the layer.", "sum of the segments of the window that belong to the layer")
     unexplained_ns: int = member(

@@ -27,6 +27,7 @@ from dlobd.fields import numbers
 from dlobd.layers import LAYERS
 from dlobd.measures import frames, spark_metrics
 from dlobd.record.run import Run
+from dlobd.report.words import WORDS
 from dlobd.selftest import report
 from dlobd.selftest.injection_points import POINTS
 from dlobd.spans import BETWEEN_MARKS, MEASURED, SPANS, OwnQuality
@@ -75,7 +76,8 @@ def filled(docs: Path) -> dict[Path, str]:
 
 def parts() -> dict[str, str]:
     """Return the text of each part by name."""
-    tables: tuple[Callable[[], str], ...] = (layers, degrees, settings, metrics, spark, data_frames, checks, sources)
+    tables: tuple[Callable[[], str], ...] = (layers, words, degrees, settings, metrics, spark, data_frames)
+    tables += (checks, sources)
     return {table.__name__: table() for table in tables} | selftest() | dict(commands())
 
 
@@ -87,6 +89,11 @@ def layers() -> str:
         for name, row in LAYERS.items()
     )
     return _table(header, rows)
+
+
+def words() -> str:
+    """Return a row per word of the first screen."""
+    return _table(("Word", "Meaning"), WORDS.items())
 
 
 def degrees() -> str:
@@ -235,12 +242,12 @@ def _meaning(parameter: Any) -> str:
 
 
 def _inline(text: str) -> str:
-    """Turn plain text into Markdown: options become code, and pages of docs/ links."""
+    """Turn plain text into Markdown: options become code."""
     pieces = re.split(r"(`[^`]*`)", text)
     for place in range(0, len(pieces), 2):
         plain = pieces[place].replace("<", "\\<").replace("*", "\\*")
         plain = re.sub(r"(?<![\w-])(--[a-z][\w-]*)", r"`\1`", plain)
-        pieces[place] = re.sub(r"docs/([\w-]+)\.md", r"[\1](\1.md)", plain)
+        pieces[place] = plain
     return "".join(pieces)
 
 

@@ -1,65 +1,76 @@
-"""Take the pictures of the report page that README and docs show.
+"""Take the pictures of the first screen of the report page: a successful run, a failed run, two runs, and the index.
 
-    python docs/screenshots.py BUNDLE... [--name NAME] [--only PICTURE...]
+    python docs/screenshots.py [--ok BUNDLE] [--failed BUNDLE] [--other BUNDLE]
 
-Several bundles make one page. Needs Debian's chromium, and the packages of `make setup-dev`. Each picture is a part of
-the page as a browser draws it.
+The default is the captured runs of tests/data. Needs Debian's chromium, and the packages of `make setup-dev`.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
+import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from dlobd.cli import main as dlobd
 
 DOCS = Path(__file__).parent
-CHROMIUM = "/usr/bin/chromium"
-WIDTH, HEIGHT = 1100, 1900
-PARTS = {
-    "findings-light": ("verdict", "findings"),
-    "bars-light": ("layers",),
-    "bars-dark": ("layers",),
-    "timeline-light": ("timeline",),
+CAPTURED = DOCS.parent / "tests" / "data"
+COLOURS = 96
+STYLES: dict[str, dict[str, Any]] = {
+    "light": {},
+    "dark": {"color_scheme": "dark"},
+    "narrow": {"viewport": {"width": 420, "height": 900}},
+    "no-scripts": {"java_script_enabled": False},
 }
-"""Picture to its sections, which follow each other in the page."""
+"""Style of a picture -> settings of its browser."""
 
 
 def main() -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("bundles", nargs="+")
-    parser.add_argument("--name", default="report", help="of the pictures: docs/NAME-bars-light.png")
-    parser.add_argument("--only", nargs="+", default=list(PARTS), choices=list(PARTS), help="which pictures; all")
+    parser.add_argument("--ok", type=Path, default=CAPTURED / "quick-run", help="successful run")
+    parser.add_argument("--failed", type=Path, default=CAPTURED / "killed-trainer", help="failed run")
+    parser.add_argument("--other", type=Path, default=CAPTURED / "native-run", help="run for the comparison")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
-        file = Path(directory) / "report.html"
-        if code := dlobd(["report", *asked.bundles, "-o", str(file)]):
-            return code
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        for scheme in ("light", "dark"):
-            page = browser.new_page(color_scheme=scheme, viewport={"width": WIDTH, "height": HEIGHT})
-            page.goto(file.as_uri())
-            page.wait_for_selector("#timeline canvas, #timeline svg")
-            for ending, sections in PARTS.items():
-                if ending.endswith(scheme) and ending in asked.only:
-                    picture(page, sections, DOCS / f"{asked.name}-{ending}.png")
+        work, runs = Path(directory), Path(directory) / "runs"
+        for number, bundle in enumerate((asked.other, asked.ok, asked.failed)):
+            shutil.copytree(bundle, runs / "softmax-mnist-quick" / f"20261126T1{number}4700Z-0a1b")
+        commands = {
+            "ok": [str(asked.ok)],
+            "failed": [str(asked.failed)],
+            "two": [str(asked.other), str(asked.ok)],
+            "index": ["--index", str(runs)],
+        }
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for name, words in commands.items():
+            file = work / f"{name}.html"
+            if code := dlobd(["report", *words, "-o", str(file)]):
+                return code
+            for style, settings in STYLES.items():
+                page = browser.new_page(**{"viewport": {"width": 1000, "height": 900}, **settings})
+                page.goto(file.as_uri())
+                page.wait_for_timeout(1500)
+                picture(page, DOCS / f"page-{name}-{style}.png")
+                page.close()
         browser.close()
     return 0
 
 
-def picture(page: Page, sections: tuple[str, ...], to: Path) -> None:
-    """Take the picture from the top of the first section to the bottom of the last section."""
-    boxes = [page.locator(f"#{section}").bounding_box() for section in sections]
-    first, last = boxes[0], boxes[-1]
-    assert first
-    assert last
-    height = min(last["y"] + last["height"] - first["y"] + 16, HEIGHT)
-    clip = {"x": 0, "y": max(0, first["y"] - 8), "width": WIDTH, "height": height}
-    page.screenshot(path=to, clip=clip, full_page=True)
+def picture(page: Page, to: Path) -> None:
+    """Take the picture of the first screen, with few colours: a few KB suffice."""
+    screen = page.locator("#summary, main").last.bounding_box()
+    assert screen
+    size = page.viewport_size or {"width": 1000, "height": 900}
+    height = min(screen["y"] + screen["height"] + 8, size["height"])
+    data = page.screenshot(clip={"x": 0, "y": 0, "width": size["width"], "height": height})
+    Image.open(io.BytesIO(data)).convert("RGB").quantize(COLOURS).save(to, optimize=True)
     print(f"wrote {to}")
 
 

@@ -30,7 +30,7 @@ def check(
     """Check that a series is not slower than its baseline; for CI.
 
     Exit code 0: the wall time is within --max-regression. 9: wall time or a layer is significantly slower. 10: too few
-    runs to decide; the message suggests a number of runs. 2: the environments differ. See docs/comparing.md.
+    runs to decide; the message suggests a number of runs. 2: the environments differ.
     """
     from dlobd.compare import comparison
     from dlobd.compare.compatibility import ORDER

@@ -28,7 +28,7 @@ def compare(
     """Compare wall time and each layer of B with A: faster, slower, equivalent or inconclusive.
 
     Each run is one observation. Points of one series are paired by repeat; other runs are compared as two independent
-    samples. Exit code 2: the environments of the runs differ, and --allow does not accept it. See docs/comparing.md.
+    samples. Exit code 2: the environments of the runs differ, and --allow does not accept it.
     """
     from dlobd.compare import comparison
     from dlobd.compare.runset import pairs

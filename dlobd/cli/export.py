@@ -108,7 +108,7 @@ def export(
 ) -> None:
     """Export a run to a format of other tools.
 
-    Tables are written as CSV, or as Parquet if the output file ends in .parquet. See docs/file-format.md.
+    Tables are written as CSV, or as Parquet if the output file ends in .parquet.
     """
     from dlobd.registry import unknown
 

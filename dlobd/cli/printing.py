@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dlobd.bundle.store import Bundle
     from dlobd.record.run import Run
 
-GLOSSARY = "docs/concepts.md"
-
 
 def print_note(line: str) -> None:
     """Print a note before the run starts, as a progress line at 0.0 s."""
@@ -44,10 +42,21 @@ def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = 
 
     console = Console(highlight=False)
     first, *others = VIEWS.names()
-    for view in [VIEWS.get(name) for name in views or (others if full else [first])]:
-        view(run, console)
     if not views and not full:
+        VIEWS.get(first)(run, console, _reference(bundle.path))
         _print_next(bundle.path)
+        return
+    for view in [VIEWS.get(name) for name in views or others]:
+        view(run, console)
+
+
+def print_several(runs: Sequence[Run]) -> None:
+    """Print the first screens of several runs with their differences."""
+    from rich.console import Console
+
+    from dlobd.report.terminal.several import several
+
+    several(runs, Console(highlight=False))
 
 
 def warn_if_changed(bundle: Bundle, run: Run) -> None:
@@ -62,7 +71,7 @@ def warn_if_changed(bundle: Bundle, run: Run) -> None:
     if problems:
         more = f", and {len(problems) - 1} more differences" if len(problems) > 1 else ""
         what = f"{bundle.path} differs from its hashes: {problems[0]}{more}."
-        print(f"dlobd: warning: {what} Next: dlobd verify {shlex.quote(str(shown(bundle.path)))}", file=sys.stderr)
+        print(f"dlobd: warning: {what} Next: dlobd verify {_reference(bundle.path)}", file=sys.stderr)
 
 
 def print_bundle(bundle: Bundle, run: Run) -> None:
@@ -87,9 +96,13 @@ def print_result(bundle: Bundle) -> int:
     return EXIT_CODES[run.status]
 
 
+def _reference(path: Path) -> str:
+    return shlex.quote(str(shown(path)))
+
+
 def _print_next(path: Path) -> None:
-    bundle = shlex.quote(str(shown(path)))
+    bundle = _reference(path)
     print(f"\nMore: dlobd show {bundle} --full")
     print(f"HTML: dlobd report {bundle}")
     print(f"Trace: dlobd trace {bundle}")
-    print(f"Glossary: {GLOSSARY}")
+    print(f"Words: dlobd show {bundle} --view words")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +12,7 @@ from dlobd.cli.options import LATEST_HELP, RUNS, Out
 from dlobd.cli.output import STDOUT, Force, Output, checked, write
 from dlobd.cli.printing import warn_if_changed
 from dlobd.cli.series import find_run
+from dlobd.errors import UsageError
 
 TYPES = (".html", ".htm")
 
@@ -20,10 +23,16 @@ def report(
         typer.Argument(metavar="[RUN]...", help=f"Bundle paths, run IDs, series files, or {LATEST_HELP}."),
     ] = None,
     output: Output = None,
+    index: Annotated[
+        Path | None, typer.Option("--index", metavar="DIR", help="List all runs of DIR on one page, DIR/index.html.")
+    ] = None,
     out: Out = RUNS,
     force: Force = False,
 ) -> None:
-    """Write runs as one HTML page that needs no network: verdict, charts, timeline and tables. See docs/concepts.md."""
+    """Write runs as one HTML page that needs no network: verdict, charts, timeline and tables."""
+    if index:
+        _list_runs(index, output, force, runs or ())
+        return
     from dlobd.bundle import store
     from dlobd.compare.runset import series_runs
 
@@ -44,3 +53,17 @@ def report(
     write(file, render(document([source(bundle) for bundle in bundles.values()])))
     if file != STDOUT:
         print(f"open: {file.absolute().as_uri()}")
+
+
+def _list_runs(directory: Path, output: Path | None, force: bool, runs: Sequence[str]) -> None:
+    """Write the page that lists all runs. The default file is this command's own and may be overwritten."""
+    if runs:
+        raise UsageError("--index lists all runs of its directory.", f"dlobd report --index {directory}")
+    if not directory.is_dir():
+        raise UsageError(f"--index {directory}: no such directory.", "name a directory with runs, such as runs")
+    file = checked(output, directory / "index.html", TYPES, force)
+    from dlobd.bundle import store
+    from dlobd.report.page.index import index
+    from dlobd.report.page.render import render_index
+
+    write(file, render_index(index(store.bundles(directory), file)))

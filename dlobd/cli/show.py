@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dlobd.cli.options import RUNS, Json, Out, RunOrSeries
-from dlobd.cli.printing import print_bundle, print_json, print_run, warn_if_changed
+from dlobd.cli.printing import print_bundle, print_json, print_run, print_several, warn_if_changed
 from dlobd.cli.series import find_run, print_series
 from dlobd.errors import UsageError
 
@@ -30,16 +30,25 @@ def show(
     ] = None,
     out: Out = RUNS,
     as_json: Json = False,
+    others: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="More runs: shows bars and differences of all.")
+    ] = None,
 ) -> None:
     """Show a run on one screen: wall time by layer, and findings (possible savings). --full shows all other views.
 
-    For a series file (series-KEY.json, or series-KEY.json:POINT), show the tables of its finished runs.
+    Several runs are shown as bars below each other, with differences by layer and the statistical verdict. For a series
+    file (series-KEY.json, or series-KEY.json:POINT), show the tables of its finished runs.
     """
     from dlobd.compare.runset import series_runs
     from dlobd.experiment import user_config
 
     if full and views:
         raise UsageError("--full and --view cannot be combined: --full selects the views.", "omit one of these options")
+    if others:
+        if full or views or as_json or price is not None:
+            raise UsageError("Several runs have one view.", "omit the options, or show one run")
+        print_several([find_run(one, out).read() for one in (run, *others)])
+        return
     if as_json and price is not None:
         raise UsageError(
             "--price-per-hour and --json cannot be combined: run.json has no costs.", "omit one of these options"

@@ -174,6 +174,7 @@ class RmApplication(TypedDict, total=False):
     elapsedTime: int
     memorySeconds: int
     applicationTags: str
+    trackingUrl: str
 
 
 class Test(TypedDict):

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 
 from dlobd.evidence.evidence import Evidence
 from dlobd.job.launchers.failure import MAX_CAUSE_CHARACTERS, cause_in
 from dlobd.record.run import LostWork
 from dlobd.timeline.tasks import Lost, lost
-
-MOST_MESSAGES = 3
-"""Largest number of error messages in the warning."""
 
 
 def lost_work(evidence: Evidence) -> tuple[LostWork, ...]:
@@ -31,7 +27,7 @@ def lost_work(evidence: Evidence) -> tuple[LostWork, ...]:
             cause=cause,
             attempts=len(found),
             ns=None if None in found else sum(ns or 0 for ns in found),
-            messages=(*errors,) if cause == "failed" else (),
+            messages=tuple(one[:MAX_CAUSE_CHARACTERS] for one in errors) if cause == "failed" else (),
         )
         for cause, found in sorted(times.items())
     )
@@ -41,15 +37,3 @@ def _cause(one: Lost) -> str:
     if one.task.end_ns is not None:
         return "computed again"
     return one.task.loss or "executor lost"
-
-
-def warnings(found: tuple[LostWork, ...]) -> Iterator[str]:
-    """Yield a warning about lost work."""
-    if found:
-        attempts = sum(row.attempts for row in found)
-        causes = ", ".join(f"{row.attempts} {row.cause}" for row in found)
-        errors = "".join(f"; {one[:MAX_CAUSE_CHARACTERS]}" for row in found for one in row.messages[:MOST_MESSAGES])
-        known = [row.ns for row in found if row.ns is not None]
-        length = f"{sum(known) / 1e9:.3f} s" if len(known) == len(found) else "unknown time"
-        plural = "s" * (attempts > 1)
-        yield f"lost work: {length} in {attempts} task attempt{plural} without a used result: {causes}{errors}"

@@ -22,6 +22,7 @@ from dlobd.measures import core_waits, environment_cache, lost_work, own_trainin
 from dlobd.measures.epochs import epochs, first_touch, time_to_accuracy
 from dlobd.measures.exchange_use import exchange_use
 from dlobd.measures.imports import imports
+from dlobd.measures.phases import applications, phases
 from dlobd.measures.python_workers import python_work
 from dlobd.measures.resource_use import resource_use
 from dlobd.measures.spark_metrics import spark_metrics
@@ -33,7 +34,7 @@ from dlobd.record.run import (
     Check,
     Computed,
     Epoch,
-    LostWork,
+    Failure,
     Metrics,
     Noise,
     Omitted,
@@ -47,6 +48,7 @@ from dlobd.timeline.assemble import assemble
 from dlobd.trust import reasons
 from dlobd.trust.base import Facts
 from dlobd.trust.checks import checks
+from dlobd.trust.failure import failure
 from dlobd.trust.warnings import warnings
 
 INTERRUPTED = "interrupted by the user or the system while the job was running"
@@ -82,7 +84,6 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
     noise, page_cache = evidence.document(files.NOISE), evidence.document(files.PAGE_CACHE)
     no_epochs: _Epochs = ((), None, None)
     passes, touched, reached = parts.get("epochs", lambda: _epochs(evidence, experiment, trace.start_ns), no_epochs)
-    lost: tuple[LostWork, ...] = parts.get("lost_work", lambda: lost_work.lost_work(evidence), ())
     lines: tuple[str, ...] = parts.get("warnings", lambda: tuple(warnings(evidence, absences, trace)), ())
     members = Computed(
         status="invalid",
@@ -96,6 +97,8 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
         not_measured=attribution.not_measured,
         intervals=attribution.intervals,
         clips=attribution.clips,
+        applications=parts.get("applications", lambda: applications(evidence), ()),
+        phases=parts.get("phases", lambda: phases(evidence), ()),
         startup=trace.startup,
         teardown=trace.teardown,
         hdfs=parts.get("hdfs", lambda: hdfs_use.summary(evidence, trace.spans, trace.intervals), ()),
@@ -114,7 +117,7 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
         python_work=parts.get("python_work", lambda: python_work(evidence), ()),
         transport=None if transport is None else tuple(transport),
         exchange=parts.get("exchange", lambda: exchange_use(evidence), ()),
-        lost_work=lost,
+        lost_work=parts.get("lost_work", lambda: lost_work.lost_work(evidence), ()),
         checks=tuple(found),
         noise=decoded(Noise, noise) if noise else None,
         page_cache=decoded(PageCache, page_cache) if page_cache else None,
@@ -122,7 +125,6 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
         warnings=(
             *evidence.collected["missing"],
             *lines,
-            *lost_work.warnings(lost),
             *recording_cost.warnings(cost),
             *core_waits.warnings(waits, attribution.wall_ns),
             *environment_cache.warnings(environment),
@@ -134,9 +136,14 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
         "the logs of the job could not be read",
     )
     status, reason = parts.get("status", lambda: _status(experiment, evidence, found, parts.omitted), unknown)
+    broken: Failure | None = None
+    if status != "ok":
+        broken = parts.get(
+            "failure", lambda: failure(evidence, experiment, status, reason or "", members.phases, trace.startup), None
+        )
     lacking = (f"omitted: {one.part}: {one.reason}" for one in parts.omitted)
     said = (*members.warnings, *lacking)
-    return replace(members, status=status, reason=reason, warnings=said, omitted=tuple(parts.omitted))
+    return replace(members, status=status, reason=reason, failure=broken, warnings=said, omitted=tuple(parts.omitted))
 
 
 NEEDED = ("trace", "attribution", "absences", "checks")

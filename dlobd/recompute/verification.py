@@ -7,7 +7,7 @@ kept outside the bundle, detects that as well. Recomputation detects a run.json 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 from dlobd import __version__
@@ -74,7 +74,7 @@ def verify(bundle: Bundle, against: str = "") -> Verification:
         cause = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
         why = f"it cannot be recomputed: {cause}"
         return Verification((*answers, Answer("report matches the evidence", False, why)))
-    return Verification((*answers, _report(run, computed)), computed.checks)
+    return Verification((*answers, _report(run, computed, bundle.read_json())), computed.checks)
 
 
 def _answer(question: str, differences: list[str], otherwise: str) -> Answer:
@@ -103,12 +103,13 @@ def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
     return _answer(question, differences, f"key {run.experiment_key}")
 
 
-def _report(run: Run, computed: Computed) -> Answer:
-    """Compare the stored members of run.json with the recomputed ones."""
+def _report(run: Run, computed: Computed, written: Mapping[str, object]) -> Answer:
+    """Compare the stored members of run.json with the recomputed ones. Members that the file `written` by an earlier
+    dlobd lacks are not compared."""
     stored, found = (json.loads(json.dumps(record_.to_json())) for record_ in (run, computed))
     # a part may exceed its limit on one machine only
     skipped = {"omitted", "warnings", *(one.part for one in run.omitted)} if run.omitted else set()
-    compared = [name for name in found if name not in skipped]
+    compared = [name for name in found if name in written and name not in skipped]
     differences = [line for name in compared for line in _differences(name, stored[name], found[name])]
     version = run.versions.get("dlobd")
     by = f" (written by dlobd {version}, recomputed by {__version__})" if version != __version__ else ""

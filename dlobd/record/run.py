@@ -440,7 +440,7 @@ class Check:
 class Finding:
     """A cause of overhead, its evidence, and the setting that saves time."""
 
-    finding: str = member("Code of the finding, and its section in docs/findings.md.")
+    finding: str = member("Code of the finding.")
     layer: str = member("Layer of the lost time.")
     says: str = member("Sentence with the lost time and its percentage of the wall time.")
     ns: int = member("Wall time of the cause.", "sum of the cause's segments in the attribution")
@@ -469,6 +469,44 @@ class LostWork:
         "sum over attempts: from the start until the driver noticed the end, or until the end in the executor's log",
     )
     messages: tuple[str, ...] = member("Distinct error messages of failed attempts.", "event log", default=())
+
+
+@described()
+class Phase:
+    """Part of the window. The phases follow each other without gaps, so their times sum to the wall time."""
+
+    phase: Literal["start-up", "training", "Spark jobs", "teardown"] = member(
+        "Name of the phase. A run without training steps has Spark jobs instead."
+    )
+    ns: int = member(
+        "Duration of the phase.",
+        "training: earliest `first batch` or step to latest `last step done` or step; Spark jobs: start of the first "
+        "job to end of the last",
+    )
+
+
+@described()
+class Application:
+    """A YARN application of the run."""
+
+    application_id: str = member("Application ID, such as `application_1700000000000_0001`.")
+    tracking_url: str | None = member("The ResourceManager's tracking URL. null: not collected.")
+
+
+@described(kw_only=True)
+class Failure:
+    """Facts about a run that is not ok. `reason` has its reason."""
+
+    phase: str | None = member("Last phase that began: start-up, training, Spark jobs, teardown.", default=None)
+    after: str | None = member("Last event, if the run ended in its start-up.", default=None)
+    file: str | None = member("Your script or model with the error. null: its traceback is unknown.", default=None)
+    line: int | None = member(
+        "Line of the error in `file`.", "innermost frame of `file` in the traceback", default=None
+    )
+    traceback: tuple[str, ...] = member("Last lines of the Python traceback; empty if it is unknown.", default=())
+    java_cause: str | None = member("Innermost cause of a Java stack trace. null: no stack trace.", default=None)
+    log: str | None = member("Log with the error, a path inside the bundle. null: there is no log.", default=None)
+    next_step: str | None = member("Next step. null: read the log.", default=None)
 
 
 @described()
@@ -568,6 +606,9 @@ class Computed:
         "Time hidden inside another layer, known only between two bounds.", default=()
     )
     clips: tuple[Clip, ...] = member("Corrections that dlobd made to inconsistent evidence.", default=())
+    failure: Failure | None = member("Facts about the failure. null: the run is ok.", default=None)
+    applications: tuple[Application, ...] = member("YARN applications of the run, in their order.", default=())
+    phases: tuple[Phase, ...] = member("Wall time by phase. Empty: no training and no Spark job began.", default=())
     startup: tuple[Event, ...] = member(
         "Events from exec of spark-submit to the first step, in chronological order.", default=()
     )
@@ -689,6 +730,12 @@ class Run(Computed):
     def unexplained_ns(self) -> int:
         """Unexplained and unattributed wall time."""
         return (self.unattributed_ns or 0) + sum(layer.unexplained_ns for layer in self.layers)
+
+    @property
+    def training_ns(self) -> int | None:
+        """Duration of the training; None if it is unknown."""
+        phase = next((row.ns for row in self.phases if row.phase == "training"), None)
+        return self.metrics.training_ns if phase is None else phase
 
     def from_submit_ns(self, epoch: Epoch) -> int | None:
         """Return the time from the start of the window until an epoch's accuracy was known."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dlobd.bundle.noise import ENOUGH_RUNS, UNKNOWN_NOISE, noise_ns, run_variation
 from dlobd.compare import power
 from dlobd.compare.permutation import ALPHA
 from dlobd.findings.base import duration
 from dlobd.record.resources import CoreWaits, EnvironmentCache, PageCache, ResourceUse
-from dlobd.record.run import Finding, Noise, Plane, RecordingCost, Run, TimeToAccuracy
+from dlobd.record.run import Finding, LostWork, Noise, Plane, RecordingCost, Run, TimeToAccuracy
 from dlobd.report import text
-from dlobd.report.headline import headline
-from dlobd.report.summary import Summary, summary
+from dlobd.report.summary import Summary
 from dlobd.run.machine_noise import ALL
 
 FINDINGS_TITLE = "How to make it faster"
+
+MOST_MESSAGES = 3
+"""Largest number of error messages in the line on lost work."""
 
 SOFT = "in software: its speed is not that of RDMA hardware"
 
@@ -21,21 +25,15 @@ SOFT = "in software: its speed is not that of RDMA hardware"
 # ---- the result
 
 
-def verdict(run: Run) -> str:
-    """Format the run's headline and the quality of its evidence."""
-    found = summary(run)
-    sentence = headline(run)
-    if run.status != "ok" or not found.wall_ns or not found.parts:
-        return sentence
-    return f"{sentence} {_evidence(found)}"
-
-
-def _evidence(found: Summary) -> str:
+def evidence(found: Summary) -> str:
+    """Format the quality of the evidence as fractions of the wall time; "" without a breakdown."""
+    if not (found.wall_ns and found.parts):
+        return ""
     seen = found.seen
     shares = (seen.measured_ns, seen.named_wait_ns, seen.between_marks_ns)
     measured, waits, between = (text.percent(found.share(ns)) for ns in shares)
     unknown = f"{found.unknown_ns / 1e9:.1f} s ({text.percent(found.unknown_share)} %) unexplained"
-    return f"Evidence: {measured} % measured, {waits} % known waits, {between} % between two events, {unknown}."
+    return f"Evidence: {measured} % measured, {waits} % known waits, {between} % inferred, {unknown}."
 
 
 def total(found: Summary) -> str:
@@ -53,8 +51,20 @@ def no_finding(run: Run) -> str:
     """Format the statement that no finding is above noise, or that the findings are unknown."""
     if any(one.part in ("trace", "attribution", "findings") for one in run.omitted):
         return "The findings are unknown: see the warnings."
-    words = f"No setting is expected to save more than run-to-run noise: {noise(run)}."
-    return f"{words} Largest candidates:" if run.findings else words
+    return f"No setting is expected to save more than run-to-run noise: {noise(run)}."
+
+
+def lost_work(rows: Sequence[LostWork]) -> str:
+    """Format the time of task attempts without a used result, their causes and their error messages; "" without any."""
+    if not rows:
+        return ""
+    attempts, causes = sum(row.attempts for row in rows), ", ".join(f"{row.attempts} {row.cause}" for row in rows)
+    known = [row.ns for row in rows if row.ns is not None]
+    length = f"{sum(known) / 1e9:.1f} s" if len(known) == len(rows) else "unknown time"
+    errors = "".join(f"; {one}" for row in rows for one in row.messages[:MOST_MESSAGES])
+    return (
+        f"Lost work: {length} in {attempts} task attempt{'s' * (attempts > 1)} without a used result: {causes}{errors}"
+    )
 
 
 def noise(run: Run) -> str:
@@ -73,10 +83,15 @@ def finding(row: Finding) -> str:
 
 
 def saving(row: Finding) -> str:
+    """Format the bounds of a finding's saving as a sentence."""
+    return f"Saves {saving_range(row)}."
+
+
+def saving_range(row: Finding) -> str:
     """Format the bounds of a finding's saving."""
     most, least = duration(row.saves_ns), duration(row.lo_ns)
     unit = most.partition(" ")[2]
-    return f"Saves up to {most}." if least == most else f"Saves {least.removesuffix(f' {unit}')} to {most}."
+    return f"up to {most}" if least == most else f"{least.removesuffix(f' {unit}')} to {most}"
 
 
 # ---- circumstances

@@ -158,18 +158,28 @@ def summary(run: Run) -> Summary:
     )
 
 
+def facts(run: Run) -> list[tuple[str, str]]:
+    """Return the main settings as pairs of label and value."""
+    chosen = run.configuration
+    place = f"{chosen.scheduler} ({chosen.deploy_mode})"
+    launcher = "launcher", f"{chosen.launcher} on {place}"
+    if not isinstance(chosen, Experiment):
+        # without ranks, the launcher took no part
+        return [
+            ("script", chosen.script),
+            ("executors", str(chosen.workers)),
+            launcher if run.ranks else ("scheduler", place),
+        ]
+    return [("model", f"{chosen.model} on {_dataset(chosen.dataset)}"), ("workers", str(chosen.workers)), launcher]
+
+
 def settings(run: Run) -> str:
     """Format the main settings as one line."""
     chosen = run.configuration
-    way = f"launcher {chosen.launcher} on {chosen.scheduler} ({chosen.deploy_mode})"
+    main = ", ".join(f"{label} {value}" for label, value in facts(run))
     if not isinstance(chosen, Experiment):
-        # without ranks, the launcher took no part
-        way = way if run.ranks else f"on {chosen.scheduler} ({chosen.deploy_mode})"
-        return f"own script {chosen.script}, {chosen.workers} executors, {way}"
-    return (
-        f"{chosen.model} on {_dataset(chosen.dataset)}, {chosen.workers} workers, {batches(chosen)}, {way}, "
-        f"input {chosen.input}, channel {chosen.channel}, exchange {chosen.exchange}"
-    )
+        return main
+    return f"{main}, {batches(chosen)}, input {chosen.input}, channel {chosen.channel}, exchange {chosen.exchange}"
 
 
 def machine_of(rank: RankSteps) -> str:

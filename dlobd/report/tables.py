@@ -6,6 +6,7 @@ bytes, shown in MB (10^6 bytes); share is of 1, shown in percent; number. A valu
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,11 +66,6 @@ class Table:
             made.append(Column(name, known, head.endswith("+")))
         return made
 
-    def to_json(self) -> dict[str, object]:
-        """Convert the table to the page's data."""
-        columns = [{"name": column.name, "kind": column.unit} for column in self.columns]
-        return {"title": self.title, "columns": columns, "rows": [list(row) for row in self.rows], "note": self.note}
-
 
 def _values(items: Iterable[object], names: str) -> list[Row]:
     """Build one row of attribute values per item."""
@@ -77,13 +73,23 @@ def _values(items: Iterable[object], names: str) -> list[Row]:
     return [values(item) for item in items]
 
 
-def page_tables(run: Run, found: Summary) -> list[Table]:
-    """Return the non-empty tables of the page's section Tables."""
-    of_summary = layers, evidence, largest, causes, hidden
-    of_threads = core_waits, hdfs, layer_use, role_use, process_use, thread_use
-    of_run = *of_threads, lost_work, spark_metrics, stages, python_work, imports, throughput, metric_values, setup
-    every = [*(make(found) for make in of_summary), *(make(run) for make in of_run)]
-    return [table for table in every if table.rows]
+def cell(value: Cell, unit: Unit, unknown: str = "-") -> str:
+    """Format a value by the column's unit; text stays unchanged."""
+    if value is None:
+        return unknown
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        digits = {"s": f"{value / 1e9:.3f}", "ms": f"{value / 1e6:.3f}", "mb": f"{value / 1e6:.1f}"}
+        if unit in digits:
+            return digits[unit]
+    if isinstance(value, int | float) and unit == "share":
+        return text.percent(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return json.dumps(value)
 
 
 # ---- the wall time
@@ -293,7 +299,9 @@ def cost(run: Run, per_hour: float) -> Table:
     lengths = {"run": run.wall_ns, "training": run.metrics.training_ns}
     if reached := run.time_to_accuracy:
         lengths[f"to accuracy {reached.target:g}"] = reached.from_submit_ns
-    rows = [(name, None if ns is None else per_hour * ns / 3_600_000_000_000, ns) for name, ns in lengths.items()]
+    rows = [
+        (name, None if ns is None else round(per_hour * ns / 3_600_000_000_000, 4), ns) for name, ns in lengths.items()
+    ]
     return Table(f"Cost at {per_hour:g} per hour for the whole cluster", "part | cost:number | seconds:s", rows)
 
 
@@ -432,7 +440,7 @@ def imports(run: Run) -> Table:
 def checks(run: Run) -> Table:
     """Build the table of checks with verdict fail or unknown."""
     wanted = [check for verdict in ("fail", "unknown") for check in run.checks if check.verdict == verdict]
-    words = {"fail": "failed", "unknown": "impossible"}
+    words = {"fail": "failed", "unknown": "unknown"}
     figures = _values(wanted, "code message left left_source right right_source")
     rows = [(words[check.verdict], *values) for check, values in zip(wanted, figures, strict=True)]
     heads = "verdict | check | message | first figure:number | first source | second figure:number | second source"

@@ -106,7 +106,7 @@ def _try(request: str, model: str) -> None:
     lines = [json.loads(line) for line in out.decode().splitlines()]
     if lines and isinstance(lines[-1], dict):
         if wrong := lines[-1]["wrong"]:
-            raise UsageError(f"{wrong.rstrip('.')}.", "docs/models-data-knobs.md has a model that works")
+            raise UsageError(f"{wrong.rstrip('.')}.", "correct the file")
         return
     raise UsageError(f"model {model}: {ended} while {lines[-1] if lines else 'starting'}.", "correct the file")
 

@@ -17,6 +17,8 @@ from dlobd.schema import Runnable
 
 MAX_REASON_CHARACTERS, MAX_CAUSE = 300, 100_000
 
+WITHOUT_SPARK = "Your script never started a SparkContext, so there is nothing to break down"
+
 _FAILURE_MESSAGE = re.compile(rf"^{kinds.JOB_FAILED_LINE}(.*)$", re.MULTILINE)
 _ABOUT_HDFS = re.compile(r"NameNode|DataNode|hdfs|blk_|datanode|Connection refused|:\d+ failed on|destination host is")
 _CONTAINER_EXIT = re.compile(r"Exit code from container (\S+) is : (\d+)")
@@ -79,7 +81,7 @@ def without_spark(evidence: Evidence) -> str | None:
     if driver.instant(kinds.SPARK_CONTEXT_START) or driver.instant(kinds.JOB_FAILED):
         return None
     ended = [span for span in driver.named(kinds.USER_CODE) if not span.truncated]
-    return "the script ended without a SparkContext: Spark and YARN took no part in the job" if ended else None
+    return WITHOUT_SPARK if ended else None
 
 
 def timed_out(evidence: Evidence, timeout_s: int) -> str:
@@ -122,7 +124,7 @@ def _message(evidence: Evidence) -> str:
     instants = (i for process in evidence.processes for i in process.instants if i.name == kinds.RANK_FAILED)
     if failures := [(instant.at_ns, str(instant.attrs["cause"])) for instant in instants]:
         return min(failures)[1]
-    if message or (message := java_cause(_uncaught(stderr))):
+    if message or (message := java_cause(uncaught(stderr))):
         return message
     # the evidence of the driver's JVM has only lines of the classes that dlobd reads
     logged = [line.message for line in log4j.read(stderr) if line.level == "ERROR"]
@@ -137,7 +139,7 @@ def _message(evidence: Evidence) -> str:
     return f"{exited}: {without_classes(_TIMESTAMP.sub('', last))}" if last else exited
 
 
-def _uncaught(stderr: Path) -> str:
+def uncaught(stderr: Path) -> str:
     """Return the stack trace of the last exception that ended the JVM; empty without one."""
     _, found, trace = reading.text(stderr).rpartition('Exception in thread "main"')
     return found + trace if found else ""

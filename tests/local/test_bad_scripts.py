@@ -17,8 +17,10 @@ from dlobd.evidence import recorder
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import spans
 from dlobd.experiment import own_job
+from dlobd.record.run import Failure
 from dlobd.tracing import clock
 from dlobd.trust import reasons
+from dlobd.trust.failure import failure
 
 ENTRY = Path(__file__).parents[2] / "jobs" / "user.py"
 
@@ -64,7 +66,7 @@ def ended(tmp_path: Path, text: str, mode: str = "client") -> Ended:
     return Ended(code, *(path.read_bytes() for path in outputs), bundle, user, reason, defects)
 
 
-WITHOUT_SPARK = "the script ended without a SparkContext: Spark and YARN took no part in the job"
+WITHOUT_SPARK = reasons.WITHOUT_SPARK
 THREAD = "import os, sys, threading, time\nthreading.Thread(target={}).start()\ntime.sleep({})"
 KILLED = "the driver's Python was killed by signal"
 
@@ -104,6 +106,38 @@ def test_a_script_that_ends_badly_has_a_reason_and_a_record(tmp_path: Path, how:
     assert done.user.truncated == (code > 128)
     json.dumps(done.reason, ensure_ascii=False).encode()
     assert sum(path.stat().st_size for path in done.bundle.spans.rglob("*.jsonl")) < 1_000_000
+
+
+ERRORS = {
+    "syntax": ("x = 1\ny = (1,\n", 2, "SyntaxError: '(' was never closed"),
+    "a handled error": ("def f():\n  raise ValueError('no')\ntry: 1 / 0\nexcept Exception: f()", 2, "ValueError: no"),
+    "a library": (
+        "import json\n\njson.loads('')",
+        3,
+        "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+    ),
+    "a long message": ("raise KeyError('a\\nb' * 9)", 1, "KeyError: " + repr("a\nb" * 9)),
+}
+
+
+@pytest.mark.parametrize("how", ERRORS)
+def test_a_failure_has_line_traceback_and_log(tmp_path: Path, how: str) -> None:
+    text, line, error = ERRORS[how]
+    done = ended(tmp_path, text)
+    job = own_job.from_script(str(tmp_path / "script.py"), [], [])
+    found = failure(Evidence(done.bundle.path), job, "failed", str(done.reason), (), ())
+    assert (found.file, found.line, found.log) == (job.script, line, files.DRIVER_STDERR)
+    assert found.traceback[0].startswith(f'  File "{job.script}", line ')
+    assert found.traceback[-1] == error
+    assert (found.phase, found.java_cause, found.next_step) == ("start-up", None, None)
+
+
+def test_a_script_without_a_spark_context_has_exactly_one_next_step(tmp_path: Path) -> None:
+    done = ended(tmp_path, "print('hello')")
+    job = own_job.from_script(str(tmp_path / "script.py"), [], [])
+    found = failure(Evidence(done.bundle.path), job, "invalid", str(done.reason), (), ())
+    assert done.reason == "Your script never started a SparkContext, so there is nothing to break down"
+    assert found == Failure(next_step="check that it calls SparkSession.builder.getOrCreate()")
 
 
 CLOSES = {

@@ -13,16 +13,15 @@ from dlobd.attribution.attribute import attribute
 from dlobd.attribution.nesting import arrange, by_lane
 from dlobd.bundle.store import Bundle
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.report import sentences
+from dlobd.report.first_screen import first_screen
 from dlobd.report.page.data import document
 from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source, source
 from dlobd.report.page.timeline import MOST_SLICES, timeline
-from dlobd.report.summary import summary
 from dlobd.spans import INSTANTS
 from tests import records
 from tests.captured import NAMES
-from tests.page_traces import DATA, copied, finding, long_run, long_trace, sums
+from tests.page_traces import DATA, copied, long_run, long_trace, sums
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -31,29 +30,29 @@ def captured(request: pytest.FixtureRequest) -> Source:
 
 
 def _one(found: Source) -> dict[str, Any]:
-    run: dict[str, Any] = document([found])["runs"][0]
-    return run
+    """The facts and the charts of a run."""
+    page: dict[str, Any] = document([found])
+    return page["runs"][0] | page["charts"]["runs"][0]
 
 
 def _of(**changes: Any) -> Source:
     record = records.run_record(**changes)
-    return Source(records.run(**changes), record, None, None, None, ("no timeline: lost",))
+    return Source(records.run(**changes), record, None, None, None, (), "No timeline: lost.")
 
 
 def test_the_figures_are_those_of_the_record_and_of_the_terminal(captured: Source) -> None:
     page, record = _one(captured), captured.record
     given = {row["layer"]: row for row in record["layers"]}
     parts = {part["layer"]: part for part in page["parts"]}
-    assert set(parts) == {*given, UNATTRIBUTED}
-    assert list(parts) == [layer for layer in (*LAYERS, UNATTRIBUTED) if layer in parts]
-    for layer, row in given.items():
+    assert {layer for layer, row in given.items() if row["ns"]} <= set(parts) <= {*given, UNATTRIBUTED}
+    assert [part["ns"] for part in page["parts"]] == sorted((part["ns"] for part in page["parts"]), reverse=True)
+    for layer in parts.keys() & given.keys():
         for key in ("ns", "lo_ns", "hi_ns"):
-            assert parts[layer][key] == row[key]
+            assert parts[layer][key] == given[layer][key]
     assert sum(part["ns"] for part in page["parts"]) == record["wall_ns"]
     assert all(sum(part["qualities"]) == part["ns"] for part in page["parts"])
-    assert page["verdict"] == sentences.verdict(captured.run)
+    assert page["screen"] == first_screen(captured.run)
     assert page["record"] == record
-    assert page["warnings"] == list(summary(captured.run).not_sound)
 
 
 def test_the_icicle_tiles_the_wall(captured: Source) -> None:
@@ -84,6 +83,7 @@ def test_each_event_has_its_consequence(captured: Source) -> None:
     page = _one(captured)
     for event in (*page["startup"], *page["teardown"]):
         assert event[7] == INSTANTS[event[0]].unlocks
+        assert event[8] in (*LAYERS, UNATTRIBUTED, "")
         assert event[1] <= event[2]
 
 
@@ -121,7 +121,7 @@ def _assert_exact(trace: Any, found: dict[str, Any]) -> None:
 
 
 def test_parts_of_steps_tile_the_ranks_time(captured: Source) -> None:
-    for rank in _one(captured)["steps"]["ranks"]:
+    for rank in (_one(captured)["steps"] or {"ranks": []})["ranks"]:
         bins = rank["bins"]
         assert sum(bins[0][7:]) == bins[0][3] - bins[0][2]
         assert sum(sum(one[7:]) for one in bins) == bins[-1][3] - bins[0][2]
@@ -130,22 +130,23 @@ def test_parts_of_steps_tile_the_ranks_time(captured: Source) -> None:
 
 
 def test_missing_parts_of_a_run_are_none_and_never_zero() -> None:
-    assert _one(_of(findings=[]))["findings"] == []
-    assert _one(_of(findings=[finding()]))["findings"] == [
-        {**finding(), "evidence": tuple(finding()["evidence"]), "saving": "Saves 0.8 to 0.9 s."}
-    ]
     page = _one(_of())
-    table = page["ranks"]["table"]
-    assert table["rows"][0][5] is None
-    assert page["usage"]["why"]
-    assert page["overhead"].endswith("unknown")
-    assert not page["transport_known"]
-    purposes = next(table for table in page["tables"] if table["title"] == "HDFS by purpose")
-    assert purposes["rows"][0][3:6] == [None, 1_000, 2_000]
+    assert page["tables"]["ranks"].rows[0][5] is None
+    assert page["usage"] == []
+    assert page["usage_lines"] == ["Resource use was not sampled: unknown."]
+    assert page["recording"].endswith("unknown")
+    purposes = next(table for table in page["tables"]["where"] if table.title == "HDFS by purpose")
+    assert purposes.rows[0][3:6] == (None, 1_000, 2_000)
     page = _one(_of(status="failed", reason="no Java", window=None, wall_ns=None, layers=[], unattributed_ns=None))
-    assert page["verdict"] == "The run is failed: no Java."
+    assert page["screen"].failure.reason == "no Java"
     assert page["sum"].startswith("No breakdown")
     assert page["icicle"]["nodes"] == page["parts"] == []
+
+
+def test_no_table_is_in_two_sections(captured: Source) -> None:
+    found = _one(captured)["tables"].values()
+    titles = [table.title for some in found for table in (some if isinstance(some, tuple) else (some,))]
+    assert len(titles) == len(set(titles))
 
 
 def test_bundles_with_damaged_or_missing_evidence_have_a_page(tmp_path: Path) -> None:
@@ -153,12 +154,12 @@ def test_bundles_with_damaged_or_missing_evidence_have_a_page(tmp_path: Path) ->
     (bundle.path / "evidence" / "window.json").unlink()
     page = _one(source(bundle))
     assert page["timeline"] is None
-    assert any("no timeline" in line for line in page["missing"])
-    assert "evidence/window.json: missing" in page["missing"]
+    assert page["no_timeline"].startswith("No timeline: ")
+    assert "evidence/window.json: missing" in page["changed"]
     assert page["wall_ns"] == page["record"]["wall_ns"]
     bundle = copied("quick-run", tmp_path / "b")
     (bundle.path / "hashes").unlink()
-    assert any("has not ended, or was killed" in line for line in _one(source(bundle))["missing"])
+    assert any("has not ended, or was killed" in line for line in _one(source(bundle))["changed"])
 
 
 def test_common_settings_of_runs_are_listed_once() -> None:
@@ -167,8 +168,32 @@ def test_common_settings_of_runs_are_listed_once() -> None:
     other["configuration"]["batch_size"] = 7
     second = _of(configuration=other["configuration"], run_id="20260102T030405Z-0a1c")
     found = document([first, second])
-    assert "batch_size" not in dict(found["common"])
-    assert [dict(run["differs"]) for run in found["runs"]] == [{"batch_size": 100}, {"batch_size": 7}]
+    assert "batch_size" not in found["common"]
+    assert [run["differs"] for run in found["runs"]] == [{"batch_size": 100}, {"batch_size": 7}]
+    assert [run["label"] for run in found["runs"]] == ["A", "B"]
     assert found["comparison"]["pairs"][0]["candidate"] == "batch_size=7"
-    assert document([first, first])["comparison"]["refused"].startswith("All runs have the same settings")
+    assert document([first, _of(run_id=second.run.run_id)])["comparison"]["refused"].startswith("All runs have")
     assert document([first])["comparison"] is None
+
+
+def test_differences_of_runs_are_listed_by_size() -> None:
+    sources = [source(Bundle(DATA / name)) for name in ("native-run", "quick-run")]
+    found = document(sources)["comparison"]
+    table = found["differences"]
+    assert [column.name for column in table.columns] == ["layer", "A, s", "B, s", "B - A, s"]
+    walls = [one.run.wall_ns / 1e9 for one in sources]
+    assert table.rows[0] == ["wall time", f"{walls[0]:.1f}", f"{walls[1]:.1f}", f"{walls[1] - walls[0]:+.1f}"]
+    sizes = [abs(float(row[3])) for row in table.rows[1:]]
+    assert sizes == sorted(sizes, reverse=True)
+    (spark,) = (row for row in table.rows if row[0] == "Spark")
+    assert spark[1] == "0.0"
+    assert found["heading"].startswith(f"B took {walls[1] - walls[0]:.1f} s longer than A")
+
+
+def test_the_same_run_given_twice_is_reported() -> None:
+    first, changed = _of(), _of(reason="edited")
+    found = document([first, first])
+    assert len(found["runs"]) == 1
+    assert found["repeated"] == [f"Run {first.run.run_id} was given more than once; the page shows it once."]
+    found = document([first, changed])
+    assert "A and B are the same run" in found["comparison"]["notes"][0]

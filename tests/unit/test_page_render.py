@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from dlobd.bundle.store import Bundle
+from dlobd.report.first_screen import first_screen
 from dlobd.report.page.data import document
-from dlobd.report.page.render import SCRIPTS, embedded, render
+from dlobd.report.page.render import INDEX_SCRIPTS, SCRIPTS, embedded, marked, render
 from dlobd.report.page.source import Source, source
+from dlobd.report.words import WORDS
 from tests import records
-from tests.captured import NAMES
+from tests.captured import NAMES, Captured
 from tests.page_traces import DATA, HOSTILE, copied, hostile, long_run
 
 LIMIT = 2_000_000
@@ -40,10 +42,15 @@ def test_a_page_is_one_small_file_that_loads_nothing(name: str) -> None:
     page = _page(name)
     assert len(page.encode()) <= LIMIT
     markup = re.sub(r"<script[^>]*>.*?</script>", "", page, flags=re.DOTALL)
-    assert set(re.findall(r'(?:src|href)="([^"]*)"', markup)) == {"data:,", "#verdict"}
+    links = set(re.findall(r'(?:src|href)="([^"]*)"', markup))
+    assert links >= {"data:,", "#main", "#summary", "#where"}
+    tracking = {one["tracking_url"] for one in Captured.stored(name)["applications"]}
+    assert all(link.startswith("#") for link in links - {"data:,"} - tracking)
+    assert {link[1:] for link in links if link.startswith("#")} <= set(re.findall(r'id="([^"]*)"', markup))
+    assert "docs/" not in markup
     assert "@import" not in markup
     assert "url(" not in markup
-    assert "{{" not in markup
+    assert "{%" not in markup
 
 
 def test_the_policy_allows_the_pages_own_scripts_and_nothing_else() -> None:
@@ -62,7 +69,7 @@ def test_the_policy_allows_the_pages_own_scripts_and_nothing_else() -> None:
 
 def test_data_is_embedded_as_given() -> None:
     given = document([source(Bundle(DATA / "quick-run"))])
-    assert _data(render(given)) == json.loads(json.dumps(given))
+    assert _data(render(given)) == json.loads(json.dumps(given["charts"]))
     assert embedded({"a": [float("nan"), (float("inf"), 1)]}) == '{"a":["nan",["inf",1]]}'
 
 
@@ -87,6 +94,55 @@ def test_any_text_is_escaped_and_read_back(text: str) -> None:
     assert json.loads(written) == {"name": text}
 
 
+def test_hostile_names_are_escaped_in_static_html(tmp_path: Path) -> None:
+    page = render(document([source(copied("quick-run", tmp_path, hostile))]))
+    markup = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", page, flags=re.DOTALL)
+    assert "<img" not in markup
+    assert "<script" not in markup
+    assert html.escape(HOSTILE[0]).replace("&#x27;", "&#39;") in markup
+    assert "{{data}} {{policy}}" in markup
+
+
+def test_properties_break_at_dots_and_options_never() -> None:
+    shown = marked("Set dfs.client.block.write.x-y=40 & pass --py-files, not <b>.")
+    name = '<span class="name">dfs.<wbr>client.<wbr>block.<wbr>write.<wbr>x-y</span>'
+    assert shown == f'Set {name}=40 &amp; pass <span class="name">--py-files</span>, not &lt;b&gt;.'
+    assert marked("It took 3.2 s. See logs/driver.stdout.") == "It took 3.2 s. See logs/driver.stdout."
+
+
+def test_titles_distinguish_runs() -> None:
+    titles = {name: re.findall(r"<title>(.*?)</title>", _page(name))[0] for name in NAMES}
+    assert len(set(titles.values())) == len(NAMES)
+    record = Captured.stored("quick-run")
+    assert titles["quick-run"] == (
+        f"softmax-mnist-quick, {record['wall_ns'] / 1e9:.1f} s, {record['started_at'][:10]} - dlobd"
+    )
+    assert "2 runs" in re.findall(r"<title>(.*?)</title>", _page("native-run", "quick-run"))[0]
+
+
+def test_the_static_page_has_all_facts_of_the_first_screen() -> None:
+    """A mail preview without scripts shows headline, layers, tiles, findings, warnings and the words."""
+    page = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", _page("quick-run"), flags=re.DOTALL)
+    text = html.unescape(re.sub("<[^>]*>", "", page)).replace("\u00a0", " ")
+    screen = first_screen(Captured.bundle("quick-run").read())
+    assert screen.headline in text
+    for part in screen.layers:
+        assert f"{part.title} {part.seconds} s" in text
+    for tile in screen.tiles:
+        assert tile.value in text
+    assert screen.no_finding in text
+    assert all(word in text for word in WORDS)
+    for row in Captured.stored("quick-run")["layers"]:
+        assert f"{row['ns'] / 1e9:.3f}" in text
+
+
+def test_a_failed_run_has_its_reason_first_and_no_advice() -> None:
+    page = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", _page("killed-trainer"), flags=re.DOTALL)
+    reason = html.escape(Captured.stored("killed-trainer")["reason"], quote=False)
+    assert page.index("The run failed") < page.index(reason) < page.index("Wall time by layer")
+    assert "Remedy" not in page
+
+
 def test_a_hundred_thousand_spans_fit() -> None:
     trace, attribution = long_run()
     run = records.run(findings=[])
@@ -97,7 +153,7 @@ def test_a_hundred_thousand_spans_fit() -> None:
 
 def test_scripts_never_read_text_as_markup() -> None:
     folder = Path(__file__).parents[2] / "dlobd" / "report" / "page" / "assets"
-    assert {path.name for path in folder.glob("*.js")} == set(SCRIPTS)
+    assert {path.name for path in folder.glob("*.js")} == {*SCRIPTS, *INDEX_SCRIPTS}
     for path in folder.glob("*.js"):
         banned = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|fetch\(|XMLHttpRequest"
         assert not re.search(banned, path.read_text()), path

@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from dlobd.record.run import Finding, Plane, Run
+from dlobd.record.run import Failure, Finding, Plane, Run
 from dlobd.report import sentences, text
-from dlobd.report.headline import TENTH_NS, headline, tenths, tenths_of_parts
-from dlobd.report.sentences import verdict
-from dlobd.report.terminal.overview import LINES, lines, overview
-from dlobd.report.terminal.views import anatomy, breakdown, findings, resources
+from dlobd.report.first_screen import TENTH_NS, first_screen, tenths
+from dlobd.report.terminal.overview import MOST_FINDINGS, lines, overview
+from dlobd.report.terminal.several import several
+from dlobd.report.terminal.views import anatomy, breakdown, findings, resources, words
+from dlobd.report.words import WORDS, layer_words
 from dlobd.run import machine_noise
 from tests.captured import NAMES, Captured
 
@@ -128,9 +129,9 @@ def test_what_recording_cost_is_one_line(changes: dict[str, Any], line: str) -> 
 
 
 def test_headline_checks_and_noise_are_in_the_breakdown() -> None:
-    ok = Run.from_json(RECORD)
-    assert verdict(ok).startswith(f"{headline(ok)} Evidence: ")
-    assert verdict(Run.from_json(FAILED)) == f"The run is failed: {FAILED['reason']}."
+    flat = " ".join(render(breakdown, RECORD).split())
+    assert f"{first_screen(Run.from_json(RECORD)).headline} Evidence: " in flat
+    assert f"The run failed. {FAILED['reason']}" in " ".join(render(breakdown, FAILED).split())
     assert "check" not in render(breakdown, FAILED | {"checks": []})
     assert "machine" not in render(breakdown, RECORD).partition("Where the wall time")[0]
     elsewhere = RECORD["noise"] | {"machine": machine_noise.CLIENT}
@@ -179,50 +180,53 @@ def loud(name: str, saves_s: float = 9.0, evidence: int = 3) -> Finding:
     return Finding(name, "yarn", says, 9 * S, saves_ns, S, True, ("e",) * evidence, words, words)
 
 
+def shown(run: Run, bundle: str = "") -> list[str]:
+    return [line.plain for line in lines(run, bundle)]
+
+
+def flat(run: Run) -> str:
+    return " ".join(" ".join(shown(run)).split())
+
+
 @pytest.mark.parametrize("capture", NAMES)
 def test_every_run_fits_one_screen(capture: str) -> None:
     run = run_of(capture)
-    shown = [words for words, _ in lines(run)]
-    assert len(shown) <= LINES
-    assert max(map(len, shown)) <= text.WIDTH
-    whole = " ".join(" ".join(shown).split())
-    assert " ".join(sentences.verdict(run).split()) in whole
-    for layer in run.layers:
-        rounded = tenths_of_parts(run)[1][layer.layer]
-        assert f"{rounded // 10}.{rounded % 10}" in whole or not rounded
+    rows = [row for line in shown(run) for row in line.split("\n")]
+    assert len(rows) <= 34
+    assert max(len(row) for row in rows if "http" not in row) <= text.WIDTH
+    screen = first_screen(run)
+    for part in (*screen.layers, *screen.phases):
+        assert f"{part.title} {part.seconds} s" in flat(run)
 
 
-def test_a_run_with_many_warnings_fits_one_screen() -> None:
+def test_warnings_are_shown_in_full() -> None:
     run = run_of("quick-run")
-    full = replace(
-        run,
-        findings=tuple(loud(f"cause-{number}") for number in range(12)),
-        warnings=tuple(f"warning {number} {'with many words ' * 20}" for number in range(30)),
-    )
-    shown = [words for words, _ in lines(full)]
-    assert len(shown) <= LINES
-    assert "warning: warning 0 with" in "\n".join(shown)
-    assert any("Cause-0 took long." in words for words in shown)
-    assert "and 26 more: dlobd show --full" in shown
+    warnings = tuple(f"warning {number} {'with many words ' * 20}end" for number in range(30))
+    assert all(f"warning: {words}" in flat(replace(run, warnings=warnings)) for words in warnings)
 
 
-def test_failed_and_impossible_checks_are_listed() -> None:
+def test_failed_checks_are_warnings_and_undecided_ones_are_not() -> None:
     run = run_of("quick-run")
-    assert not any(words.startswith("check ") for words, _ in lines(run))
     done, failed, impossible = run.checks[:3]
     checks = (
         done,
         replace(impossible, verdict="unknown", message="the audit log is missing"),
         replace(failed, verdict="fail", message="Spark read 9 bytes of input; the files have 10"),
     )
-    shown = [words for words, _ in lines(replace(run, checks=checks)) if words.startswith("check ")]
-    assert shown == [
-        "check failed: Spark read 9 bytes of input; the files have 10",
-        "check undecided: the audit log is missing",
-    ]
+    found = flat(replace(run, checks=checks))
+    assert "warning: check failed: Spark read 9 bytes of input; the files have 10" in found
+    assert "the audit log is missing" not in found
 
 
-def test_a_run_without_findings_has_a_sentence() -> None:
+def test_findings_above_noise_are_shown_and_counted() -> None:
+    run = replace(run_of("quick-run"), findings=tuple(loud(f"cause-{number}") for number in range(5)))
+    found = flat(run)
+    assert f"{MOST_FINDINGS}. Cause-2 took long. Saves 1.0 to 9.0 s. Remedy: several" in found
+    assert "2 more in the view `findings`" in found
+    assert "possible saving 1.0 to 9.0 s largest of 5 findings; savings overlap" in found
+
+
+def test_findings_below_noise_are_one_grey_line() -> None:
     run = replace(run_of("quick-run"), noise=None)
     below = replace(loud("cause"), above_noise=False)
     assert run.wall_ns
@@ -231,23 +235,84 @@ def test_a_run_without_findings_has_a_sentence() -> None:
         "the wall time: too few earlier runs on this machine."
     )
     for found in ((below,), ()):
-        shown = " ".join(words for words, _ in lines(replace(run, findings=found)))
-        assert none in " ".join(shown.split())
+        assert none in flat(replace(run, findings=found))
+        assert "Cause took long" not in flat(replace(run, findings=found))
 
 
 def test_a_run_without_a_window_has_its_reason() -> None:
-    none = {"wall_ns": None, "layers": (), "unattributed_ns": None, "window": None, "findings": None}
+    none = {"wall_ns": None, "layers": (), "unattributed_ns": None, "window": None, "findings": (), "phases": ()}
     failed = replace(run_of("quick-run"), status="failed", reason="no cluster", **none)  # type: ignore[arg-type]
-    shown = "\n".join(words for words, _ in lines(failed))
-    assert "The run is failed: no cluster." in shown
-    assert sentences.FINDINGS_TITLE not in shown
-    assert headline(replace(failed, status="ok")) == "Nothing was measured."
+    assert "The run failed." in flat(failed)
+    assert "no cluster" in flat(failed)
+    assert sentences.FINDINGS_TITLE not in flat(failed)
+    assert first_screen(replace(failed, status="ok")).headline == "Nothing was measured."
 
 
-def test_the_overview_names_the_transport_of_gradients() -> None:
+BROKEN = Failure(
+    phase="Spark jobs",
+    file="jobs/raises.py",
+    line=7,
+    traceback=('  File "jobs/raises.py", line 7, in bad', "ValueError: bad row 2"),
+    java_cause="java.io.IOException: disk full",
+    log="logs/driver.stderr",
+)
+
+
+def test_a_failed_run_has_its_facts_and_no_advice_on_overhead() -> None:
+    run = replace(run_of("own-run"), status="failed", reason="ValueError: bad row 2", failure=BROKEN)
+    assert first_screen(run).headline == "The run failed after 33.2 s."
+    found = shown(run, "runs/a b")
+    assert found[found.index("ValueError: bad row 2") :][:7] == [
+        "ValueError: bad row 2",
+        "Phase: Spark jobs",
+        "Script: jobs/raises.py:7",
+        "Java cause: java.io.IOException: disk full",
+        *BROKEN.traceback,
+        "Next: read runs/a b/logs/driver.stderr",
+    ]
+    for phrase in (sentences.FINDINGS_TITLE, "possible saving", "No setting is expected"):
+        assert phrase not in flat(run)
+    alone = replace(run, failure=replace(BROKEN, next_step="run it again"))
+    assert "Next: run it again" in shown(alone)
+
+
+def test_the_subtitle_has_model_application_and_tracking_url() -> None:
+    subtitle = dict(first_screen(run_of("quick-run")).subtitle)
+    assert subtitle["model"] == "softmax-regression on mnist"
+    assert subtitle["workers"] == "2"
+    assert subtitle["application"] == "application_1795717270784_0021"
+    assert subtitle["tracking URL"].startswith("http://localhost:17916/proxy/application_")
+    assert dict(first_screen(run_of("own-run")).subtitle)["script"] == "tests/foreign/word_count.py"
+
+
+@pytest.mark.parametrize("capture", NAMES)
+def test_the_phases_sum_to_the_wall_time(capture: str) -> None:
+    run = run_of(capture)
+    assert sum(row.ns for row in run.phases) == run.wall_ns
+    middle = "Spark jobs" if capture == "own-run" else "training"
+    assert [row.phase for row in run.phases] == ["start-up", middle, "teardown"]
+    if run.metrics.training_ns:
+        assert run.training_ns == run.metrics.training_ns
+
+
+@pytest.mark.parametrize("capture", NAMES)
+def test_every_label_of_the_first_screen_is_in_the_registry_of_words(capture: str) -> None:
+    screen = first_screen(run_of(capture))
+    known = WORDS | layer_words()
+    labels = {tile.word for tile in screen.tiles} | {name for name, _ in screen.subtitle}
+    labels |= {part.title for part in (*screen.layers, *screen.phases)}
+    assert labels | {"experiment", "status"} <= known.keys()
+    assert list(WORDS) == sorted(WORDS, key=str.lower)
+    printed = " ".join(render(words, RECORD).split())
+    assert all(f"{word}: {' '.join(meaning.split())}." in printed for word, meaning in known.items())
+
+
+def test_the_transport_of_gradients_is_in_the_details() -> None:
     soft = Plane("exchange", "verbs", "rxe0:1", "", (), True, (), "rdma", True)
-    shown = " ".join(" ".join(words for words, _ in lines(replace(run_of("quick-run"), transport=(soft,)))).split())
-    assert "Gradient exchange: verbs over rxe0:1, Soft-RoCE in software" in shown
+    details = [
+        line for one in first_screen(replace(run_of("quick-run"), transport=(soft,))).disclosures for line in one.lines
+    ]
+    assert any(line.startswith("Gradient exchange: verbs over rxe0:1, Soft-RoCE in software") for line in details)
 
 
 def test_it_is_readable_without_colours_and_blocks(tmp_path: Path) -> None:
@@ -265,8 +330,8 @@ def test_the_view_of_findings_has_evidence_remedy_and_page() -> None:
     with console.capture() as captured:
         findings(run, console)
     shown = " ".join(captured.get().split())
-    for words in ("1. Cause took long.", "Saves 1.0 to 9.0 s.", "Remedy:", "Unless:", "docs/findings.md#cause"):
-        assert words in shown
+    for phrase in ("1. Cause took long.", "Saves 1.0 to 9.0 s.", "Remedy:", "Unless:", "Code: cause"):
+        assert phrase in shown
     assert "YARN: Small took long. Saves up to 0.5 s. Remedy:" in shown
 
 
@@ -280,10 +345,34 @@ def test_names_that_users_copy_are_never_broken(width: int, above_noise: bool) -
     assert any(f"({name})" in line for line in printed.getvalue().splitlines())
 
 
+def of_several(*runs: Run) -> str:
+    out = io.StringIO()
+    several(runs, Console(file=out, width=80))
+    return out.getvalue()
+
+
+def test_several_runs_have_bars_differences_and_a_verdict_in_this_order() -> None:
+    first, second = run_of("quick-run"), run_of("native-run")
+    found = of_several(first, second)
+    places = [found.index(words) for words in ("A: The run took", "B: The run took", "Differences", "no statistical")]
+    assert places == sorted(places)
+    assert "Spark      27.2  0.0    -27.2" in found
+    bars = [line for line in found.splitlines() if line.startswith("██")]
+    assert [len(line) for line in bars] == [text.WIDTH, round(text.WIDTH * 7.648249429 / 36.365536471)]
+
+
+def test_a_run_that_is_given_twice_is_reported_and_shown_once() -> None:
+    run = run_of("quick-run")
+    found = of_several(run, run)
+    assert found.startswith(f"Run {run.run_id} was given more than once: it is shown once.")
+    assert found.count("The run took") == 1
+    assert "Differences" not in found
+
+
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=8))
 def test_rounded_parts_sum_to_the_rounded_wall(parts_ns: list[int]) -> None:
-    total, parts = tenths(sum(parts_ns), parts_ns)
-    assert sum(parts) == total
+    parts = tenths(sum(parts_ns), parts_ns)
+    assert sum(parts) == (sum(parts_ns) + TENTH_NS // 2) // TENTH_NS
     assert all(abs(part * TENTH_NS - ns) < TENTH_NS for part, ns in zip(parts, parts_ns, strict=True))
 
 

@@ -23,6 +23,7 @@ from dlobd.evidence.expected.absence import killed
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.experiment import own_job
 from dlobd.measures import lost_work
+from dlobd.report import sentences
 from dlobd.run.submit_command import command_of
 from dlobd.schema import Process
 from dlobd.timeline.assemble import assemble
@@ -94,8 +95,8 @@ def test_the_driver_gives_up_an_attempt(line: str, loss: str) -> None:
     (row,) = rows(log)
     assert (row.cause, row.attempts, row.ns) == (loss, 1, 1_000_000_000)
     message = "; KeyError: 7" if loss == "failed" else ""
-    (warning,) = lost_work.warnings((row,))
-    assert warning == f"lost work: 1.000 s in 1 task attempt without a used result: 1 {loss}{message}"
+    said = sentences.lost_work([row])
+    assert said == f"Lost work: 1.0 s in 1 task attempt without a used result: 1 {loss}{message}"
 
 
 def rows(log: spark.DriverLog, finished: dict[int, int] | None = None) -> Any:
@@ -118,7 +119,7 @@ def test_a_result_that_was_lost_is_computed_again() -> None:
     assert [(row.cause, row.ns) for row in rows(log)] == [("computed again", 1_000_000_000)]
     log = driver(STARTING.format("3.0", 3, 1), *again)
     assert [(row.cause, row.ns) for row in rows(log)] == [("executor lost", None)]
-    assert next(lost_work.warnings(rows(log))).startswith("lost work: unknown time in 1 task attempt ")
+    assert sentences.lost_work(rows(log)).startswith("Lost work: unknown time in 1 task attempt ")
 
 
 def test_the_driver_may_stop_before_an_attempt_that_it_kills_ends() -> None:

@@ -58,7 +58,7 @@ def cause_in(text: str) -> str | None:
     trace; None without both."""
     _, _, rest = text.rpartition("Traceback (most recent call last):")
     lines = [line for line in rest.splitlines() if line and not line.startswith((" ", "\t"))] if rest != text else []
-    return _MODULE.sub("", lines[0]) if lines else java_cause(text)
+    return without_module(lines[0]) if lines else java_cause(text)
 
 
 def cause_of(error: BaseException) -> str:
@@ -85,6 +85,12 @@ def java_cause(text: str) -> str | None:
     return next((message for message in messages if _SHORT_CLASS.sub("", messages[-1]) in message), None)
 
 
+def innermost_thrown(text: str) -> str | None:
+    """Return class and message of the innermost cause in a Java stack trace, as one line; None without a trace."""
+    thrown = _THROWN.findall(text)
+    return " ".join(thrown[-1].split())[:MAX_CAUSE_CHARACTERS] if thrown else None
+
+
 def without_classes(message: str) -> str:
     """Return a message as one line, without wrappers and classes of libraries at its start."""
     return " ".join(_WRAPPERS.sub("", message.strip(), count=1).split())
@@ -94,7 +100,12 @@ def error_line(error: BaseException) -> str:
     """Return an error of Python as one line, with its class without module."""
     lines = traceback.format_exception_only(error)[-1].strip().splitlines()
     own = type(error).__module__.partition(".")[0] == "dlobd"  # not the user's, whose message suffices
-    return " ".join(str(error).split()) if own else _MODULE.sub("", lines[0])
+    return " ".join(str(error).split()) if own else without_module(lines[0])
+
+
+def without_module(line: str) -> str:
+    """Return an error line of Python without the module of the error's class."""
+    return _MODULE.sub("", line)
 
 
 def failure_line(error: Exception, status: JobStatus) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dlobd.compare.comparison import Comparison, Pair, common, compare
 from dlobd.compare.compatibility import settings
-from dlobd.compare.figures import WALL
+from dlobd.compare.figures import PARTS, WALL, layer_or_zero_s, wall_s
 from dlobd.compare.runset import without_series
 from dlobd.errors import UsageError
 from dlobd.layers import title
@@ -14,6 +14,9 @@ from dlobd.record.run import Run
 from dlobd.report import text
 from dlobd.report.comparison import counts, not_compared, sentence
 from dlobd.report.tables import Table
+
+LEAST_S = 0.05
+"""Shorter layers have no row in the table of differences, which has tenths of a second."""
 
 
 def common_settings(runs: Sequence[Run]) -> dict[str, object]:
@@ -26,21 +29,69 @@ def own_settings(run: Run, shared: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in settings(run).items() if name not in shared}
 
 
-def compared(runs: Sequence[Run]) -> dict[str, object]:
-    """Return the verdict of each candidate against the first group, or the reason for a missing comparison."""
+def compared(runs: Sequence[Run], labels: Sequence[str]) -> dict[str, object]:
+    """Return the differences by layer, and the verdict of each candidate against the first group or the reason for a
+    missing comparison. `notes`: labels that stand for records of the same run."""
     shared = common_settings(runs)
+    found: dict[str, object] = {
+        "heading": _heading(runs, labels),
+        "notes": _same(runs, labels),
+        "differences": _differences(runs, labels),
+        "pairs": [],
+    }
 
     def label(run: Run) -> str:
         return " ".join(f"{name}={value}" for name, value in own_settings(run, shared).items()) or run.experiment
 
     baseline, *candidates = without_series("", runs).grouped(label).values()
     if not candidates:
-        return {"pairs": [], "refused": "All runs have the same settings: there is nothing to compare."}
+        return found | {"refused": "All runs have the same settings: there is nothing to compare."}
     try:
-        found = compare([(baseline, candidate) for candidate in candidates])
+        comparison = compare([(baseline, candidate) for candidate in candidates])
     except UsageError as error:
-        return {"pairs": [], "refused": error.line}
-    return {"pairs": [_pair(found, pair) for pair in found.pairs], "refused": ""}
+        return found | {"refused": error.line}
+    return found | {"pairs": [_pair(comparison, pair) for pair in comparison.pairs], "refused": ""}
+
+
+def _same(runs: Sequence[Run], labels: Sequence[str]) -> list[str]:
+    alike: dict[str, list[str]] = {}
+    for run, label in zip(runs, labels, strict=True):
+        alike.setdefault(run.run_id, []).append(label)
+    return [
+        f"{' and '.join(names)} are the same run, {run_id}, with different records: at least one was changed."
+        for run_id, names in alike.items()
+        if len(names) > 1
+    ]
+
+
+def _differences(runs: Sequence[Run], labels: Sequence[str]) -> Table:
+    """Build the table of layers by run, with differences from the first run; the largest difference is first."""
+    lengths = {layer: [layer_or_zero_s(run, layer) for run in runs] for layer in PARTS}
+    known = {layer: row for layer, row in lengths.items() if any((s or 0) >= LEAST_S for s in row)}
+    largest = sorted(known, key=lambda layer: -max(abs((s or 0) - (known[layer][0] or 0)) for s in known[layer]))
+    rows = [_row("wall time", [wall_s(run) for run in runs])]
+    rows += [_row(title(layer), known[layer]) for layer in largest]
+    seconds = "".join(f"| {label}, s:s " for label in labels)
+    heads = f"layer {seconds}" + "".join(f"| {label} - {labels[0]}, s:s " for label in labels[1:])
+    return Table("Differences by layer", heads, rows)
+
+
+def _row(name: str, lengths: Sequence[float | None]) -> list[str | None]:
+    first = lengths[0]
+    plain = [None if s is None else f"{s:.1f}" for s in lengths]
+    return [name, *plain, *(None if s is None or first is None else f"{s - first:+.1f}" for s in lengths[1:])]
+
+
+def _heading(runs: Sequence[Run], labels: Sequence[str]) -> str:
+    """Compare the wall times of two successful runs in one sentence; count the runs otherwise."""
+    walls = [run.wall_ns / 1e9 for run in runs if run.wall_ns and run.status == "ok"]
+    if len(runs) != 2 or len(walls) != 2:
+        return f"{len(runs)} runs side by side"
+    difference = walls[1] - walls[0]
+    word = "longer" if difference >= 0 else "shorter"
+    return (
+        f"{labels[1]} took {abs(difference):.1f} s {word} than {labels[0]}: {walls[1]:.1f} s against {walls[0]:.1f} s"
+    )
 
 
 def _pair(found: Comparison, pair: Pair) -> dict[str, object]:
@@ -66,5 +117,5 @@ def _pair(found: Comparison, pair: Pair) -> dict[str, object]:
         ],
         "table": Table(
             "Verdicts", heads, rows, "Lowest and highest: bounds of the confidence interval of the difference."
-        ).to_json(),
+        ),
     }

@@ -1,10 +1,15 @@
-"""Data of the page as a dictionary for JSON, with the figures, tables and sentences of the terminal reports."""
+"""View of the page: facts for its template, and data for the charts of its scripts.
+
+Figures, tables and sentences are those of the terminal reports.
+"""
 
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from string import ascii_uppercase
+from typing import Any
 
 import pandas as pd
 
@@ -12,20 +17,16 @@ from dlobd import __version__
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
 from dlobd.report import sentences, tables
+from dlobd.report.first_screen import first_screen
 from dlobd.report.page.compared import common_settings, compared, own_settings
 from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source
 from dlobd.report.page.steps import stepping_lanes, steps
 from dlobd.report.page.timeline import timeline
-from dlobd.report.summary import Part, machine_of, settings, slowest_rank, summary
-from dlobd.schema import Event
+from dlobd.report.summary import Part, Summary, machine_of, slowest_rank, summary
+from dlobd.report.words import WORDS, layer_words
+from dlobd.schema import Attribution, Event
 from dlobd.spans import INSTANTS
-
-FORMAT = 1
-"""Version of the data format; it increases if the meaning of a key changes."""
-
-LARGEST = 5
-"""Number of parts listed below the bars; the table has more."""
 
 MOST_POINTS = 300
 """Maximum points of a curve; more samples are aggregated."""
@@ -35,89 +36,154 @@ HOST = "host"
 MOST_LANES = 8
 """Maximum ranks in the sentence that lists the lanes of the ranks."""
 
+MOST_RANKS = 40
+"""Maximum ranks in the chart of ranks: those with the slowest median step."""
+
+DARK = ("#0072B2", "#882255")
+"""Colours of layers that need white text."""
+
+QUALITIES = ("measured", "between marks", "named wait", "unexplained")
+"""Qualities of evidence, in the order of a layer's bar."""
+
 
 def document(sources: Sequence[Source]) -> dict[str, object]:
-    """Build the page's data for runs in the given order."""
-    runs = [source.run for source in sources]
+    """Build the view of the page for runs in the given order. A run that is given twice is shown once."""
+    kept: list[Source] = []
+    repeated: list[str] = []
+    for source in sources:
+        if any(source.record == other.record for other in kept):
+            repeated.append(f"Run {source.run.run_id} was given more than once; the page shows it once.")
+        else:
+            kept.append(source)
+    runs = [source.run for source in kept]
     shared = common_settings(runs)
+    labels = [ascii_uppercase[place] if place < 26 else str(place + 1) for place in range(len(kept))]
+    charts = [_charts(source) for source in kept]
+    views = [_view(*one, shared) for one in zip(kept, labels, charts, strict=True)]
+    longest_ns = max([run.wall_ns or 0 for run in runs] + [1])
+    largest_ns = max([row.hi_ns for run in runs for row in run.layers] + [1])
     return {
-        "format": FORMAT,
-        "dlobd": __version__,
-        "layers": [
-            *({"name": row.name, "title": row.title, "colour": row.colour} for row in LAYERS.values()),
-            {"name": UNATTRIBUTED, "title": UNATTRIBUTED, "colour": ""},
-        ],
-        "common": [[name, value] for name, value in shared.items()],
-        "runs": [_run(source, shared) for source in sources],
-        "comparison": compared(runs) if len(runs) > 1 else None,
+        "title": _title(runs),
+        "subject": ", ".join(dict.fromkeys(run.experiment for run in runs)),
+        "version": __version__,
+        "runs": views,
+        "common": shared,
+        "repeated": list(dict.fromkeys(repeated)),
+        "comparison": compared(runs, labels) if len(runs) > 1 else None,
+        "longest_ns": longest_ns,
+        "largest_ns": max(largest_ns, *(run.unattributed_ns or 0 for run in runs)),
+        "glossary": WORDS | layer_words(),
+        "DARK": DARK,
+        "QUALITIES": QUALITIES,
+        "charts": {
+            "layers": [
+                *({"name": row.name, "title": row.title, "colour": row.colour} for row in LAYERS.values()),
+                {"name": UNATTRIBUTED, "title": UNATTRIBUTED, "colour": ""},
+            ],
+            "dark": DARK,
+            "longest_ns": longest_ns,
+            "runs": charts,
+        },
     }
 
 
-def _run(source: Source, shared: dict[str, object]) -> dict[str, object]:
+def _title(runs: Sequence[Run]) -> str:
+    """Format the title, which distinguishes the pages of a browser's tabs."""
+    if len(runs) > 1:
+        return f"dlobd: {len(runs)} runs of {', '.join(dict.fromkeys(run.experiment for run in runs))}"[:200]
+    (run,) = runs
+    length = f"{run.wall_ns / 1e9:.1f} s" if run.wall_ns and run.status == "ok" else run.status
+    return f"{run.experiment[:160]}, {length}, {run.started_at[:10]} - dlobd"
+
+
+def _view(source: Source, label: str, charts: dict[str, Any], shared: dict[str, object]) -> dict[str, object]:
+    """Build the facts of a run that the template shows without a script."""
     run, found = source.run, summary(source.run)
+    everything = (*found.parts, *((found.unattributed,) if found.unattributed else ()))
+    return {
+        "run": run,
+        "label": label,
+        "screen": first_screen(run),
+        "changed": source.changed,
+        "no_timeline": source.no_timeline,
+        "parts": sorted((_part(part) for part in everything if part.ns or part.hi_ns), key=lambda part: -part["ns"]),
+        "sum": sentences.total(found),
+        "by_span": charts["icicle"]["by_span"],
+        "anatomy": {
+            "startup": tables.events(run, "Start-up", run.startup),
+            "teardown": tables.events(run, "Teardown", run.teardown),
+        },
+        "tables": _tables(run, found),
+        "ranked": bool(charts["ranks"]),
+        "rank_lines": list(_rank_lines(source)),
+        "stepping": bool(charts["steps"] and charts["steps"]["ranks"]),
+        "training": sentences.training(run),
+        "usage_lines": _usage_lines(source),
+        "sampled": bool(charts["usage"]),
+        "recording": sentences.recording(run.overhead),
+        "command": shlex.join(run.command),
+        "differs": own_settings(run, shared),
+    }
+
+
+def _tables(run: Run, found: Summary) -> dict[str, object]:
+    """Build the tables by section of the page; no table is in two sections."""
+    return {
+        "quality": (tables.evidence(found), tables.hidden(found)),
+        "where": (
+            *(tables.largest(found), tables.causes(found), tables.hdfs(run), tables.lost_work(run)),
+            *(tables.stages(run), tables.python_work(run), tables.imports(run), tables.setup(run)),
+        ),
+        "ranks": tables.ranks(run),
+        "epochs": tables.epochs(run),
+        "exchange": tables.exchange(run),
+        "training": (tables.throughput(run), tables.metric_values(run), tables.spark_metrics(run)),
+        "machine": (
+            *(tables.core_waits(run), tables.layer_use(run), tables.role_use(run)),
+            *(tables.process_use(run), tables.thread_use(run)),
+        ),
+        "environment": tables.environment(run),
+        "checks": (tables.checks(run), tables.not_measured(run), tables.corrections(found)),
+    }
+
+
+def _charts(source: Source) -> dict[str, object]:
+    """Build the data of a run's charts, which scripts draw."""
+    run, traced = source.run, source.trace and source.attribution
     return {
         "id": run.run_id,
-        "experiment": run.experiment,
-        "status": run.status,
-        "started_at": run.started_at,
-        "verdict": sentences.verdict(run),
-        "settings": settings(run),
-        "differs": [[name, value] for name, value in own_settings(run, shared).items()],
-        "missing": list(source.missing),
-        "findings": [asdict(row) | {"saving": sentences.saving(row)} for row in run.findings],
-        "noise": sentences.noise(run),
-        "without_findings": sentences.no_finding(run),
-        "warnings": list(found.not_sound),
-        "circumstances": sentences.circumstances(run, found),
-        "not_measured": tables.not_measured(run).to_json(),
-        "corrections": tables.corrections(found).to_json(),
-        "wall_ns": found.wall_ns,
-        "window": found.window,
-        "parts": [_part(part) for part in (*found.parts, found.unattributed) if part],
-        "largest": [[one.title, one.name, one.ns] for one in found.largest[:LARGEST]],
-        "sum": sentences.total(found),
-        "startup": _events(run, run.startup),
-        "teardown": _events(run, run.teardown),
-        "events": {
-            "startup": tables.events(run, "Start-up", run.startup).to_json(),
-            "teardown": tables.events(run, "Teardown", run.teardown).to_json(),
-        },
+        "wall_ns": run.wall_ns,
+        "startup": _events(run, run.startup, source.attribution),
+        "teardown": _events(run, run.teardown, source.attribution),
         "icicle": icicle(run, source.attribution),
         "timeline": timeline(source.trace, source.attribution) if source.trace and source.attribution else None,
-        "ranks": {"table": tables.ranks(run).to_json(), "lines": list(_rank_lines(source))},
-        "steps": steps(source),
-        "training": {"table": tables.epochs(run).to_json(), "lines": sentences.training(run)},
-        "usage": _usage(source) | {"others": sentences.other_processes(run.core_waits) if run.core_waits else ""},
-        "transport": [
-            {"plane": one.plane, "verdict": sentences.transport(one), "evidence": list(one.evidence)}
-            for one in run.transport or ()
-        ],
-        "transport_known": run.transport is not None,
-        "exchange": tables.exchange(run).to_json(),
-        "overhead": sentences.recording(run.overhead),
-        "tables": [table.to_json() for table in tables.page_tables(run, found)],
-        "checks": tables.checks(run).to_json(),
-        "environment": tables.environment(run).to_json(),
-        "command": shlex.join(run.command),
+        "ranks": _ranked(run),
+        "steps": steps(source) if traced else None,
+        "epochs": [[row.epoch, row.loss, row.test_accuracy] for row in run.epochs],
+        "usage": _points(source),
+        "cores": run.resources.hosts[0].cores if run.resources else None,
         "record": source.record,
     }
 
 
-def _part(part: Part) -> dict[str, object]:
+def _part(part: Part) -> dict[str, Any]:
     """Convert a part; `qualities` are the times measured, between marks, in named waits, and unexplained."""
     return {
         "layer": part.layer,
+        "title": part.title,
         "ns": part.ns,
         "share": part.share,
         "lo_ns": part.lo_ns,
         "hi_ns": part.hi_ns,
+        "unexplained_ns": part.unexplained_ns,
         "below_resolution": part.below_resolution,
         "qualities": [part.measured_ns, part.between_marks_ns, part.named_wait_ns, part.unexplained_ns],
     }
 
 
-def _events(run: Run, events: Sequence[Event]) -> list[list[object]]:
-    """Convert events to [event, from, until, resolution, source, clock, lane, unlocks]; 0 is the window's start."""
+def _events(run: Run, events: Sequence[Event], attribution: Attribution | None) -> list[list[object]]:
+    """Convert events to [event, from, until, resolution, source, clock, lane, unlocks, layer]; 0 is the window's start.
+    The layer has most of the wall time since the previous event."""
     if not events:
         return []
     zero_ns = run.window.start_ns if run.window else events[0].at_ns
@@ -126,11 +192,28 @@ def _events(run: Run, events: Sequence[Event]) -> list[list[object]]:
     for event in events:
         at_ns = event.at_ns - zero_ns
         kind = INSTANTS.get(event.event)
-        unlocks = kind.unlocks if kind else ""
-        times = min(before_ns, at_ns), at_ns, event.resolution_ns
-        rows.append([event.event, *times, event.source, event.clock, event.lane, unlocks])
+        from_ns = min(before_ns, at_ns)
+        layer = _layer_of(attribution, zero_ns + from_ns, event.at_ns)
+        more = (event.source, event.clock, event.lane, kind.unlocks if kind else "", layer)
+        rows.append([event.event, from_ns, at_ns, event.resolution_ns, *more])
         before_ns = at_ns
     return rows
+
+
+def _layer_of(attribution: Attribution | None, start_ns: int, end_ns: int) -> str:
+    """Return the layer with the most wall time in an interval; "" if it is unknown."""
+    found = Counter[str]()
+    for segment in attribution.segments if attribution else ():
+        if segment.start_ns < end_ns and segment.end_ns > start_ns:
+            found[segment.layer] += min(segment.end_ns, end_ns) - max(segment.start_ns, start_ns)
+    return found.most_common(1)[0][0] if found else ""
+
+
+def _ranked(run: Run) -> list[list[object]]:
+    """Return [rank, median, p99, maximum] of the slowest ranks with known step times."""
+    timed = [rank for rank in run.ranks if rank.step_p50_ns and rank.step_max_ns]
+    slowest = sorted(timed, key=lambda rank: -(rank.step_p50_ns or 0))[:MOST_RANKS]
+    return [[rank.name, rank.step_p50_ns, rank.step_p99_ns, rank.step_max_ns] for rank in timed if rank in slowest]
 
 
 def _rank_lines(source: Source) -> Iterable[str]:
@@ -138,26 +221,28 @@ def _rank_lines(source: Source) -> Iterable[str]:
     if slowest := slowest_rank(source.run):
         yield slowest
     # lanes are named differently from TensorFlow's roles
-    if source.trace and (lanes := stepping_lanes(source.trace.spans)) and len(lanes) <= MOST_LANES:
+    if source.run.ranks and source.trace and (lanes := stepping_lanes(source.trace.spans)) and len(lanes) <= MOST_LANES:
         yield f"In the timeline {', '.join(f'{rank} is {lane}' for lane, rank in lanes.items())}."
 
 
-def _usage(source: Source) -> dict[str, object]:
-    """Build points [from, until, busy fraction of the cores, memory, read, written, loopback]. Times count from the
-    window's start, sizes are bytes, and the last three are sums over the interval. `why`: reason for missing points."""
+def _usage_lines(source: Source) -> list[str]:
     run = source.run
     if run.resources is None:
-        return {"points": [], "cores": None, "line": "", "why": "Resource use was not sampled: unknown."}
-    line, cores = sentences.resource_line(run.resources), run.resources.hosts[0].cores
-    if source.frames is None:
-        why = "The samples cannot be read. Only the sums in run.json are known."
-        return {"points": [], "cores": cores, "line": line, "why": why}
-    frame = source.frames.resources()
+        lines = ["Resource use was not sampled: unknown."]
+    else:
+        lines = [sentences.resource_line(run.resources)]
+        lines += ["The samples cannot be read. Only the sums in run.json are known."] * (source.frames is None)
+    return [*lines, *([sentences.other_processes(run.core_waits)] if run.core_waits else [])]
+
+
+def _points(source: Source) -> list[list[float | None]]:
+    """Build points [from, until, busy fraction of the cores, memory, read, written, loopback]. Times count from the
+    window's start, sizes are bytes, and the last three are sums over the interval."""
+    run = source.run
+    if run.resources is None or source.frames is None:
+        return []
+    frame, cores = source.frames.resources(), run.resources.hosts[0].cores
     host = frame[frame["role"] == HOST]
-    return {"points": _points(host, run, cores), "cores": cores, "line": line, "why": ""}
-
-
-def _points(host: pd.DataFrame, run: Run, cores: int) -> list[list[float | None]]:
     wall_ns = run.wall_ns or 0
     step = max(1, len(host) // MOST_POINTS)
     kept = host.iloc[::step]

@@ -1,9 +1,9 @@
 """Rendering of the page as one HTML file with data, scripts and styles. Its policy forbids all loading.
 
-The data is JSON in a block that browsers do not execute. Characters that could end the block are escaped, and the
-scripts insert data as text only. The policy allows scripts by hash, so no other code can run. Vega interprets
-expressions instead of compiling them, so the policy does not allow `eval`. Inline styles are allowed, because Vega sets
-styles on chart elements; under this policy a style cannot load a resource.
+Jinja2 renders all facts as static HTML and escapes all values; scripts add charts, sorting and the timeline. Their data
+is JSON in a block that browsers do not execute. The policy allows scripts by hash, so no other code can run. Vega
+interprets expressions instead of compiling them, so the policy does not allow `eval`. Inline styles are allowed, for
+bars and charts; under this policy a style cannot load a resource.
 """
 
 from __future__ import annotations
@@ -14,33 +14,105 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from functools import cache
 from importlib import resources
 
-SCRIPTS = ("dom.js", "tables.js", "theme.js", "specs.js", "timeline.js", "sections.js", "page.js")
-"""Scripts of assets/ in their order of execution, in one scope."""
+import jinja2
+from markupsafe import Markup, escape
+
+from dlobd.layers import LAYERS
+from dlobd.report import sentences, tables, text
+
+SCRIPTS = ("dom.js", "tables.js", "theme.js", "specs.js", "timeline.js", "charts.js")
+"""Scripts of the page of runs in their order of execution, in one scope."""
+
+INDEX_SCRIPTS = ("dom.js", "tables.js")
+"""Scripts of the page that lists runs."""
+
+NAMES = re.compile(r"(?P<property>\b[a-z][\w-]{0,60}(?:\.[\w-]{1,60}){2,})|(?P<option>(?<!\S)--?[a-z][\w-]{0,60})")
+"""Names of settings, and options of commands. Both are copied from the page, so they are not hyphenated."""
 
 
 def render(document: Mapping[str, object]) -> str:
-    """Render the data of `dlobd.report.page.data` as HTML."""
-    page = "\n".join(_asset(name) for name in SCRIPTS)
-    scripts = {"charts": charts(), "page": f'"use strict";\n(() => {{\n{page}\n}})();\n'}
-    parts = {
-        "policy": policy(scripts.values()),
-        "title": _title(document),
-        "style": _asset("page.css"),
-        "data": embedded(document),
-        **scripts,
-    }
-    # one pass: inserted text must not be searched for placeholders
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
+    """Render the view of `dlobd.report.page.data` as HTML."""
+    own = "\n".join(_asset(name) for name in SCRIPTS)
+    return _page("page.html", document, {"data": document["charts"], "charts": charts(), "page": own})
 
 
-def embedded(document: Mapping[str, object]) -> str:
+def render_index(document: Mapping[str, object]) -> str:
+    """Render the view of `dlobd.report.page.index` as HTML."""
+    own = "\n".join(_asset(name) for name in INDEX_SCRIPTS)
+    return _page("index.html", document, {"page": own})
+
+
+def _page(template: str, document: Mapping[str, object], parts: Mapping[str, object]) -> str:
+    scripts = [str(parts["charts"])] if "charts" in parts else []
+    scripts.append(f'"use strict";\n(() => {{\n{parts["page"]}\n}})();\n')
+    found = (
+        _templates()
+        .get_template(template)
+        .render(
+            document,
+            policy=policy(scripts),
+            style=Markup(_asset("page.css")),
+            data=Markup(embedded(parts.get("data"))),
+            scripts=list(map(Markup, scripts)),
+        )
+    )
+    return re.sub("[\ud800-\udfff]", "\ufffd", found)
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    found = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_asset),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"marked": marked, "cell": shown, "percent": text.percentage, "day": day, "tied": tied}
+    found.filters |= {"saving": sentences.saving, "transport": sentences.transport}
+    found.globals["LAYERS"] = LAYERS
+    return found
+
+
+def marked(value: object) -> Markup:
+    """Escape a text in which names of properties break only at dots, and options never."""
+    found, at = Markup(), 0
+    words = str(value)
+    for name in NAMES.finditer(words):
+        inside = Markup("<wbr>").join(f"{part}." for part in name[0].split("."))
+        found += escape(words[at : name.start()]) + Markup('<span class="name">{}</span>').format(inside[:-1])
+        at = name.end()
+    return found + escape(words[at:])
+
+
+def shown(value: object, unit: tables.Unit = "text") -> str:
+    """Format a cell of a table; an unknown value is `unknown`."""
+    return tables.cell(value, unit, "unknown")
+
+
+def tied(sentence: str) -> str:
+    """Keep numbers and their units in one line."""
+    return re.sub(r"(?<=\d) (?=[s%])", "\u00a0", sentence)
+
+
+def day(stamp: str) -> str:
+    """Format an ISO timestamp as `26 Nov 2026, 06:53 UTC`; return any other text unchanged."""
+    try:
+        at = datetime.fromisoformat(stamp)
+    except ValueError:
+        return stamp
+    return f"{at.day} {at:%b %Y, %H:%M} {at.tzname() or ''}".strip()
+
+
+def embedded(document: object) -> str:
     """Encode a document as JSON that is safe inside a script element."""
     # ASCII also escapes line separators, and unpaired surrogates of damaged names
-    text = json.dumps(_finite(document), separators=(",", ":"), allow_nan=False, default=str)
-    return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
+    encoded = json.dumps(_finite(document), separators=(",", ":"), allow_nan=False, default=str)
+    return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", encoded)
 
 
 def _finite(value: object) -> object:
@@ -71,14 +143,6 @@ def charts() -> str:
 
     found: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return found.replace("</script", "<\\/script").replace("<!--", "<\\!--")
-
-
-def _title(document: Mapping[str, object]) -> str:
-    runs = document["runs"]
-    assert isinstance(runs, list)
-    names = dict.fromkeys(str(run["experiment"]) for run in runs)
-    text = re.sub("[\ud800-\udfff]", "\ufffd", f"dlobd: {', '.join(names)}"[:200])
-    return "".join(f"&#{ord(letter)};" if letter in "<>&\"'" else letter for letter in text)
 
 
 def _asset(name: str) -> str:

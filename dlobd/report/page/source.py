@@ -21,7 +21,8 @@ class Source:
 
     record: content of run.json.
     trace, attribution, frames: None if the evidence is unreadable.
-    missing: missing or changed files, one line each.
+    changed: missing or changed files, one line each.
+    no_timeline: reason for a missing trace; "" if there is a trace.
     """
 
     run: Run
@@ -29,7 +30,8 @@ class Source:
     trace: Trace | None
     attribution: Attribution | None
     frames: RunBundle | None
-    missing: tuple[str, ...]
+    changed: tuple[str, ...]
+    no_timeline: str = ""
 
 
 def source(bundle: Bundle) -> Source:
@@ -37,19 +39,17 @@ def source(bundle: Bundle) -> Source:
     Raises BundleError if its run.json is missing, damaged or of a newer version."""
     record = bundle.read_json()
     run = Run.from_json(record)
-    missing = _problems(bundle)
+    changed = _problems(bundle)
     frames = RunBundle(bundle.path)
     try:
         trace = frames.trace
         found = attribute(trace)
     except DlobdError as error:
-        return Source(run, record, None, None, None, (f"no timeline: {error.what}", *missing))
+        return Source(run, record, None, None, None, changed, f"No timeline: {error.what}")
     except Exception as error:  # noqa: BLE001  damaged evidence can raise anything; the record is still valid
-        why = f"no timeline: the evidence cannot be read ({type(error).__name__}: {str(error)[:200]})"
-        return Source(run, record, None, None, None, (why, *missing))
-    if differs := _differs(run, found):
-        missing = (differs, *missing)
-    return Source(run, record, trace, found, frames, missing)
+        why = f"No timeline: the evidence cannot be read ({type(error).__name__}: {str(error)[:200]})."
+        return Source(run, record, None, None, None, changed, why)
+    return Source(run, record, trace, found, frames, (*_differs(run, found), *changed))
 
 
 def _problems(bundle: Bundle) -> tuple[str, ...]:
@@ -62,10 +62,9 @@ def _problems(bundle: Bundle) -> tuple[str, ...]:
     return (*found[:SHOWN_PROBLEMS], *more)
 
 
-def _differs(run: Run, found: Attribution) -> str:
+def _differs(run: Run, found: Attribution) -> tuple[str, ...]:
     """Return a warning if the layers recomputed from the evidence differ from the record."""
     recorded = {row.layer: row.ns for row in run.layers}
-    now = {row.layer: row.ns for row in found.layers}
-    if recorded == now:
-        return ""
-    return "figures from the evidence differ from run.json; the timeline shows the evidence: dlobd verify"
+    if recorded == {row.layer: row.ns for row in found.layers}:
+        return ()
+    return ("figures from the evidence differ from run.json; the timeline shows the evidence: dlobd verify",)

@@ -1,128 +1,110 @@
-"""Overview of a run: verdict, wall time by layer, findings, and warnings.
-
-At most `LINES` lines of 79 columns. The overview counts the lines that do not fit; `dlobd show --full` prints them.
-"""
+"""Overview of a run: the first screen in the terminal. Text to be copied is not wrapped."""
 
 from __future__ import annotations
 
+import itertools
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from dlobd.layers import LAYERS
 from dlobd.record.run import Run
 from dlobd.report import sentences, text
-from dlobd.report.headline import seconds, tenths_of_parts
-from dlobd.report.summary import Part, Summary, settings, summary
+from dlobd.report.first_screen import Broken, FirstScreen, Part, Tile, first_screen
 
-LINES = 31
-"""Maximum lines of the overview. With the lines and the prompt that follow it, the output fits 40 lines."""
+MARKS, ASCII_MARKS = "█▓▒░", "#=+-"
+"""Marks of the parts of a bar, in turn: neighbours differ without colour, too."""
 
-BAR = 30
 MOST_FINDINGS = 3
-MOST_WARNINGS = 4
-
-EXCHANGE = "exchange"
-"""Plane of the gradients, the only plane in the overview."""
-
-Line = tuple[str, str]
-"""Text and style of a line."""
 
 
-def overview(run: Run, console: Console) -> None:
-    """Print the overview."""
-    for words, style in lines(run, console.options.ascii_only):
-        console.print(Text(words, style=style), width=text.WIDTH)
+def overview(run: Run, console: Console, bundle: str = "") -> None:
+    """Print the overview. `bundle`: path of the bundle for a command line, if it has one."""
+    for line in lines(run, bundle, console.options.ascii_only):
+        console.print(line, soft_wrap=True)
 
 
-def lines(run: Run, ascii_only: bool = False) -> list[Line]:
-    """Build all lines of the overview."""
-    found = summary(run)
-    head = [(f"run {run.run_id}  {run.experiment}  status {run.status}", "bold")]
-    head += _wrapped(settings(run))[:4] + _wrapped(sentences.verdict(run), style="bold")[:5]
-    for plane in run.transport or ():
-        if plane.plane == EXCHANGE:
-            head += _wrapped(f"Gradient exchange: {sentences.transport(plane)}")[:3]
-    bars = list(_bars(run, found, ascii_only)) if run.wall_ns is not None else []
-    warned = _warnings(found, LINES - len(head) - len(bars))
-    return [*head, *warned, *bars, *_findings(run, LINES - len(head) - len(bars) - len(warned))]
+def lines(run: Run, bundle: str = "", ascii_only: bool = False) -> Iterator[Text]:
+    """Yield all lines of the overview."""
+    screen = first_screen(run, bundle)
+    yield from _wrapped(screen.headline, style="bold")
+    named = [f"run {run.run_id}", run.experiment, f"status {run.status}"]
+    yield from _in_rows([Text(words, "dim") for words in (*named, *map(" ".join, screen.subtitle))])
+    yield from _failure(screen.failure) if screen.failure else ()
+    yield from bar("Wall time by layer", screen.layers, ascii_only)
+    yield from bar("Phases", screen.phases, ascii_only)
+    yield from _tiles(screen.tiles)
+    yield from _findings(screen)
+    yield Text("") if screen.lost_work or screen.warnings else Text("", end="")
+    for words in filter(None, (screen.lost_work, *(f"warning: {words}" for words in screen.warnings))):
+        yield from _wrapped(words, "  ", "yellow")
 
 
-def _wrapped(words: str, indent: str = "", style: str = "") -> list[Line]:
-    return [(line, style) for line in textwrap.wrap(words, text.WIDTH, subsequent_indent=indent)]
+def bar(heading: str, parts: Sequence[Part], ascii_only: bool, scale: float = 1.0) -> Iterator[Text]:
+    """Draw one stacked bar, with the names and seconds of its parts below it. `scale`: its fraction of the width."""
+    if not parts:
+        return
+    if heading:
+        yield Text(f"\n{heading}", style="bold")
+    drawn, end = Text(), 0.0
+    legend = []
+    for part, mark in zip(parts, itertools.cycle(ASCII_MARKS if ascii_only else MARKS)):
+        start, end = round(text.WIDTH * end), end + part.share * scale
+        drawn.append(mark * (round(text.WIDTH * end) - start), part.colour)
+        words = f" {part.title} {part.seconds} s ({text.percentage(part.share)})"
+        legend.append(Text.assemble((mark, part.colour), words))
+    yield drawn
+    yield from _in_rows(legend)
 
 
-def _warnings(found: Summary, room: int) -> list[Line]:
-    """Return the first warnings that fit, failed checks first."""
-    every = [f"check failed: {check.message}" for check in found.failed]
-    every += [f"warning: {words}" for words in found.not_sound]
-    every += [f"check undecided: {check.message}" for check in found.undecided]
-    count = max(1, min(MOST_WARNINGS, room // 3))
-    shown: list[str] = []
-    for most in (3, 2, 1):
-        wrapped = [textwrap.wrap(words, text.WIDTH, max_lines=most, placeholder=" ...") for words in every[:count]]
-        shown = [line for block in wrapped for line in block]
-        if len(shown) <= room // 2:
-            break
-    if (more := len(every) - count) > 0:
-        shown.append(f"and {more} more: dlobd show --full")
-    return [(line, "yellow") for line in shown]
+def _wrapped(words: str, indent: str = "", style: str = "") -> list[Text]:
+    """Wrap a text at spaces only: names of settings are copied."""
+    rows = textwrap.wrap(words, text.WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return [Text(row, style=style) for row in rows]
 
 
-def _bars(run: Run, found: Summary, ascii_only: bool) -> Iterator[Line]:
-    """Draw one bar per layer: time between events is lighter, unexplained time is hatched."""
-    full, between, hatched = ("#", "-", "/") if ascii_only else ("█", "▒", "░")
-    rest = found.unattributed
-    parts = [*found.parts, *([rest] if rest and rest.ns else [])]
-    longest_ns = max([part.ns for part in parts] + [1])
-    wall, tenths = tenths_of_parts(run)
-    yield "", ""
-    yield f"Seconds: {full} measured or known wait, {between} between marks, {hatched} unexplained", "bold"
-    for part in parts:
-        number = seconds(tenths[part.layer]) if tenths[part.layer] or not part.ns else "< 0.1"
-        bar = _bar(part, longest_ns, (full, between, hatched))
-        colour = LAYERS[part.layer].colour if part.layer in LAYERS else ""
-        yield f"{part.title:<14} {number:>8} {100 * part.share:>4.0f} %  {bar}", colour
-    yield f"{'wall':<14} {seconds(wall):>8}         {found.window}", ""
-    if run.lost_work:
-        known = [row.ns for row in run.lost_work if row.ns is not None]
-        number = f"{sum(known) / 1e9:.1f}" if len(known) == len(run.lost_work) else "unknown"
-        attempts = sum(row.attempts for row in run.lost_work)
-        yield f"{'lost work':<14} {number:>8}         {attempts} task attempts without a used result", "yellow"
+def _in_rows(pieces: Sequence[Text]) -> Iterator[Text]:
+    """Join pieces to lines, two spaces apart; no piece is broken."""
+    row = Text()
+    for piece in pieces:
+        if row and row.cell_len + 2 + piece.cell_len > text.WIDTH:
+            yield row
+            row = Text()
+        row = Text("  ").join((row, piece)) if row else piece
+    yield row
 
 
-def _bar(part: Part, longest_ns: int, marks: tuple[str, str, str]) -> str:
-    """Draw a bar in which each quality of evidence of 1 ms or more is visible."""
-    unknown_ns = part.unexplained_ns
-    between_ns = min(part.between_marks_ns, part.ns - unknown_ns)
-    lengths = (part.ns - unknown_ns - between_ns, between_ns, unknown_ns)
-    return "".join(
-        mark * max(round(BAR * ns / longest_ns), 1 if ns >= 1_000_000 else 0)
-        for mark, ns in zip(marks, lengths, strict=True)
-    )
+def _failure(failure: Broken) -> Iterator[Text]:
+    yield Text("")
+    yield from _wrapped(failure.reason, style="bold red")
+    for name, value in (("Phase", failure.phase), ("Script", failure.where), ("Java cause", failure.java_cause)):
+        if value:
+            yield Text(f"{name}: {value}")
+    yield from (Text(line, style="dim") for line in failure.traceback)
+    if failure.next_step:
+        yield Text(f"Next: {failure.next_step}", style="bold")
 
 
-def _findings(run: Run, room: int) -> list[Line]:
-    """Return the findings that fit, each with its remedy."""
-    if run.wall_ns is None:
-        return []
-    above = [row for row in run.findings if row.above_noise]
-    shown: list[Line] = [("", ""), (sentences.FINDINGS_TITLE, "bold")]
-    if not above:
-        shown += _wrapped(sentences.no_finding(run))
-    count = 0
-    for row in (above or run.findings)[:MOST_FINDINGS]:
-        block = _wrapped(f"{count + 1}. {sentences.finding(row)}", "   ")
-        block += _wrapped(f"   Remedy: {row.remedy}", "   ")
-        if count and len(shown) + len(block) + 1 > room:
-            break
-        shown += block
-        count += 1
-    more = len(run.findings) - count
-    if more and len(shown) < room:
-        below = len(run.findings) - len(above)
-        small = f", {'all' if below == more else below} of them below noise" if above and below else ""
-        shown.append((f"{more} more{small}: dlobd show --view findings", ""))
-    return shown[: max(room, 2)]
+def _tiles(tiles: Sequence[Tile]) -> Iterator[Text]:
+    """Print the key figures, one per line."""
+    yield Text("") if tiles else Text("", end="")
+    width = max((len(tile.word) for tile in tiles), default=0)
+    for tile in tiles:
+        yield Text.assemble(
+            f"{tile.word:<{width}}  ", (tile.value, "bold"), (f"  {tile.detail}" if tile.detail else "", "dim")
+        )
+
+
+def _findings(screen: FirstScreen) -> Iterator[Text]:
+    """Print the largest findings above noise with their remedies, or the line that replaces them."""
+    if screen.no_finding:
+        yield from (Text(""), *_wrapped(screen.no_finding, style="dim"))
+    if not screen.findings:
+        return
+    yield Text(f"\n{sentences.FINDINGS_TITLE}", style="bold")
+    for number, row in enumerate(screen.findings[:MOST_FINDINGS], 1):
+        yield from _wrapped(f"{number}. {sentences.finding(row)}", "   ")
+        yield from _wrapped(f"   Remedy: {row.remedy}", "   ")
+    if len(screen.findings) > MOST_FINDINGS:
+        yield Text(f"{len(screen.findings) - MOST_FINDINGS} more in the view `findings`")

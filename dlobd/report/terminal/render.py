@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Sequence
 
@@ -12,9 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from dlobd.report import text
-from dlobd.report.tables import Cell, Table, Unit
-
-UNKNOWN = "-"
+from dlobd.report.tables import Table, Unit, cell
 
 NARROWEST = {1: 24, 2: 16, 3: 14, 4: 8}
 """Minimum width of a text column by number of header lines. Fewer header lines are tried first."""
@@ -46,25 +43,6 @@ def show(table: Table, console: Console, bars: Sequence[Text] = (), most: int | 
         text.line(console, f"{left} more rows: see the HTML page.")
     if table.note:
         text.line(console, table.note)
-
-
-def cell(value: Cell, unit: Unit) -> str:
-    """Format a value by the column's unit; text stays unchanged."""
-    if value is None:
-        return UNKNOWN
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int):
-        digits = {"s": f"{value / 1e9:.3f}", "ms": f"{value / 1e6:.3f}", "mb": f"{value / 1e6:.1f}"}
-        if unit in digits:
-            return digits[unit]
-    if isinstance(value, int | float) and unit == "share":
-        return text.percent(value)
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return json.dumps(value)
 
 
 def _widths(heads: Sequence[str], units: Sequence[Unit], rows: Sequence[Sequence[str]], room: int) -> list[int]:

@@ -8,12 +8,12 @@ from rich.text import Text
 from dlobd.layers import LAYERS, title
 from dlobd.record.run import Run
 from dlobd.report import sentences, tables, text
+from dlobd.report.first_screen import first_screen
 from dlobd.report.summary import Summary, machine_of, settings, slowest_rank, summary
 from dlobd.report.terminal.render import show
+from dlobd.report.words import WORDS, layer_words
 
 BAR = 20
-
-FINDINGS_PAGE = "docs/findings.md"
 
 MOST_ROWS = 12
 """Maximum rows of the tables of stages and imports. The page has more."""
@@ -21,10 +21,14 @@ MOST_ROWS = 12
 
 def breakdown(run: Run, console: Console) -> None:
     """Print the verdict, the wall time by layer, and the uncertainty of the breakdown."""
-    found = summary(run)
+    found, screen = summary(run), first_screen(run)
     text.line(console, f"run {run.run_id}  {run.experiment}  status {run.status}", "bold")
     text.line(console, settings(run))
-    text.line(console, sentences.verdict(run), "bold")
+    text.line(console, screen.headline, "bold")
+    if screen.failure:
+        text.line(console, screen.failure.reason, "bold")
+    if evidence := sentences.evidence(found):
+        text.line(console, evidence)
     for warning in found.not_sound:
         text.line(console, f"warning: {warning}", "yellow")
     for line in sentences.circumstances(run, found):
@@ -74,7 +78,7 @@ def findings(run: Run, console: Console) -> None:
             text.line(console, f"   {evidence}")
         text.line(console, f"   Remedy: {row.remedy}")
         text.line(console, f"   Unless: {row.unless}")
-        text.line(console, f"   {FINDINGS_PAGE}#{row.finding}")
+        text.line(console, f"   Code: {row.finding}")
     below = [row for row in run.findings if not row.above_noise]
     if below:
         text.heading(console, "Below noise")
@@ -124,6 +128,12 @@ def resources(run: Run, console: Console) -> None:
     show(tables.spark_metrics(run), console)
     show(tables.stages(run), console, most=MOST_ROWS)
     show(tables.python_work(run), console, most=MOST_ROWS)
+
+
+def words(run: Run, console: Console) -> None:
+    """Print the meanings of the words of the overview."""
+    for word, meaning in (WORDS | layer_words()).items():
+        text.line(console, f"{word}: {meaning}.")
 
 
 def _transport(run: Run, console: Console) -> None:

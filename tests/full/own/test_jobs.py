@@ -95,8 +95,7 @@ def test_lost_work_is_said_and_not_counted_as_done(dlobd, workers) -> None:
     assert ended.code == 0, ended.err
     explained(ended.bundle)
     run = ended.bundle.read_json()
-    (line,) = [line for line in run["warnings"] if line.startswith("lost work: ")]
-    assert line.endswith(" s in 1 task attempt without a used result: 1 executor lost")
+    assert [(row["cause"], row["attempts"]) for row in run["lost_work"]] == [("executor lost", 1)]
     (spark,) = [layer for layer in run["layers"] if layer["layer"] == "spark"]
     assert dict(spark["names"])["lost task of collect"] > 2_000_000_000  # it slept so long before it died
     (yarn,) = [layer for layer in run["layers"] if layer["layer"] == "yarn"]

@@ -127,7 +127,7 @@ def test_nodes_get_the_packages_once(shared_cluster, alone, tmp_path, mode) -> N
         assert "./packages" in (container / "launch_container.sh").read_text()
 
 
-WITHOUT_SPARK = "the script ended without a SparkContext: Spark and YARN took no part in the job"
+WITHOUT_SPARK = "Your script never started a SparkContext, so there is nothing to break down"
 
 
 @MODES

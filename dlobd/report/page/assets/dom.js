@@ -1,6 +1,4 @@
 // Elements get text nodes only: strings of the data are never parsed as HTML.
-const DATA = JSON.parse(document.getElementById("data").textContent);
-const LAYER = new Map(DATA.layers.map((row, place) => [row.name, { ...row, number: place + 1 }]));
 const LONG = 400; // maximum characters of a text in charts and tooltips
 
 function make(tag, attributes, ...children) {
@@ -21,11 +19,9 @@ function svg(tag, attributes, ...children) {
 }
 
 const paragraph = (text, kind) => make("p", { class: (kind || "") + (String(text).length > 2000 ? " long" : "") }, String(text));
-const list = (lines) => make("ul", { class: "plain" }, lines.map((line) => make("li", { class: line.length > 2000 ? "long" : null }, line)));
 const cut = (text, most) => (text.length > (most || LONG) ? `${text.slice(0, most || LONG)}…` : text);
 const seconds = (ns) => (ns / 1e9).toFixed(3);
 const percent = (share) => (100 * share).toFixed(1);
-const layerTitle = (name) => (LAYER.has(name) ? LAYER.get(name).title : name);
 
 function short(ns) {
   for (const [unit, size] of [["s", 1e9], ["ms", 1e6], ["us", 1e3]]) {
@@ -34,6 +30,17 @@ function short(ns) {
   return `${ns} ns`;
 }
 
-function folded(summary, ...children) {
-  return make("details", {}, make("summary", {}, summary), children);
+function themes() {
+  const root = document.documentElement, button = document.getElementById("theme");
+  const order = ["", "light", "dark"];
+  const say = () => { button.textContent = `Theme: ${root.dataset.theme || "automatic"}`; };
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    const next = order[(order.indexOf(root.dataset.theme || "") + 1) % order.length];
+    if (next) root.dataset.theme = next; else delete root.dataset.theme;
+    say();
+  });
+  say();
 }
+
+themes();

@@ -36,107 +36,44 @@ function texts(name, values, more, dx) {
   };
 }
 
-// One bar of all layers in their order, with a strip of evidence quality below.
-function barOf(run, most) {
-  return (width) => {
-    const pixels = (width - 20) / (most / 1e9);
-    const segments = [], strip = [], labels = [], dark = [];
-    let at = 0;
-    for (const part of run.parts) {
-      const from = at / 1e9, until = (at + part.ns) / 1e9;
-      const words = tipOf(part);
-      segments.push({ x: from, x2: until, fill: fillOf(part.layer, 0), tip: words });
-      const room = (until - from) * pixels, title = layerTitle(part.layer), number = String(LAYER.get(part.layer)?.number ?? "");
-      const text = room > 7.2 * title.length + 8 ? title : room > 12 ? number : "";
-      const plain = !colourOf(part.layer);
-      if (text && !(plain && text !== number)) (DARK.has(colourOf(part.layer)) ? dark : labels).push({ x: (from + until) / 2, y: 0.3, text, tip: words });
-      let piece = at;
-      part.qualities.forEach((ns, quality) => {
-        if (ns) strip.push({ x: piece / 1e9, x2: (piece + ns) / 1e9, fill: ["var(--bar)", "url(#p-grey-1)", "url(#p-grey-2)", "url(#p-unexplained)"][quality], tip: `${title}: ${QUALITIES[quality]}, ${seconds(ns)} s` });
-        piece += ns;
-      });
-      at += part.ns;
-    }
-    const x = Q("x", { scale: { domain: [0, most / 1e9], nice: false }, axis: secondsAxis("seconds of the wall time, summed by layer: left to right is not time") });
-    const block = (name, values, y, y2) => ({ data: { values }, name, mark: { type: "rect", strokeWidth: 1 },
-      encoding: { x, x2: { field: "x2" }, y: { datum: y, type: "quantitative", scale: rows(1), axis: null }, y2: { datum: y2 }, fill: literal("fill"), ...TIP } });
-    const over = { align: "center" };
-    return frame(width, 74, { left: 10, right: 10, top: 4, bottom: 36 }, [
-      block("segment", segments, 0.02, 0.6), block("qualities", strip, 0.68, 0.94),
-      texts("oncolour", labels, over, 0), texts("ondark", dark, over, 0),
-    ]);
-  };
-}
-
-function tipOf(part) {
-  const lines = [`${layerTitle(part.layer)}: ${part.below_resolution ? `< ${seconds(part.hi_ns)}` : seconds(part.ns)} s, ${percent(part.share)} %`,
-    `between ${seconds(part.lo_ns)} and ${seconds(part.hi_ns)} s`];
-  part.qualities.forEach((ns, place) => { if (ns) lines.push(`${QUALITIES[place]}: ${seconds(ns)} s`); });
-  return lines.join("\n");
-}
-
-// One bar per layer, with evidence quality as pattern and a line from lower to upper bound.
-function layersOf(run, most) {
-  return (width) => {
-    const bars = [], ends = [], labels = [], entries = [];
-    run.parts.forEach((part, y) => {
-      let piece = 0;
-      part.qualities.forEach((ns, quality) => {
-        if (ns) bars.push({ x: piece / 1e9, x2: (piece + ns) / 1e9, y: y + 0.14, y2: y + 0.86, fill: fillOf(part.layer, quality), tip: tipOf(part) });
-        piece += ns;
-      });
-      ends.push({ x: part.lo_ns / 1e9, x2: part.hi_ns / 1e9, y: y + 0.5, tip: tipOf(part) });
-      labels.push({ x: Math.max(part.ns, part.hi_ns) / 1e9, y: y + 0.5, tip: tipOf(part), text: `${part.below_resolution ? `< ${seconds(part.hi_ns)}` : seconds(part.ns)} s  ${percent(part.share)} %` });
-      entries.push({ y: y + 0.5, name: `${LAYER.get(part.layer)?.number ?? ""} ${layerTitle(part.layer)}`, tip: tipOf(part) });
-    });
-    const y = Q("y", { scale: rows(run.parts.length), axis: null });
-    const x = Q("x", { scale: { domain: [0, most / 1e9], nice: false }, axis: secondsAxis("seconds, and the interval") });
-    return frame(width, 24 * run.parts.length, { left: 108, right: 118, top: 2, bottom: 36 }, [
-      { data: { values: bars }, name: "quality", mark: { type: "rect" }, encoding: { x, x2: { field: "x2" }, y, y2: { field: "y2" }, fill: literal("fill"), ...TIP } },
-      { data: { values: ends }, name: "interval", mark: { type: "rule", strokeWidth: 1.5 }, encoding: { x, x2: { field: "x2" }, y, ...TIP } },
-      { data: { values: ends.flatMap((row) => [row, { ...row, x: row.x2 }]) }, name: "tick", mark: { type: "tick", orient: "vertical", size: 9, thickness: 1.5 }, encoding: { x: Q("x"), y, ...TIP } },
-      texts("value", labels), names(entries, 100),
-    ]);
-  };
-}
-
-// A bar from the previous event to this event.
-function waterfallOf(events) {
+// A bar from the previous event to this event, in the colour of the layer with most of its time. On a narrow screen the
+// name is above its bar.
+function waterfallOf(events, low, high) {
   return (width) => {
     const wide = width > 760;
     const bars = [], labels = [], entries = [];
-    events.forEach(([event, from, until, resolution, source, clock, lane, unlocks], y) => {
+    events.forEach(([event, from, until, resolution, source, clock, lane, unlocks, layer], y) => {
       const words = `${event}: ${seconds(until)} s, ${until - from < resolution ? `< ${short(resolution)}` : `+${seconds(until - from)} s`} after the previous event\n` +
-        `${unlocks ? `unlocks: ${unlocks}\n` : ""}source: ${source}, known to ${short(resolution)}, clock ${clock}${lane ? `, ${lane}` : ""}`;
-      bars.push({ x: from / 1e9, x2: until / 1e9, y: y + 0.2, y2: y + 0.8, tip: words });
-      labels.push({ x: until / 1e9, y: y + 0.5, tip: words, text: wide && unlocks ? `+${seconds(until - from)}  → ${unlocks}` : `+${seconds(until - from)}` });
-      entries.push({ y: y + 0.5, name: cut(event, 80), tip: words });
+        `${layer ? `mostly ${layerTitle(layer)}\n` : ""}${unlocks ? `unlocks: ${unlocks}\n` : ""}source: ${source}, known to ${short(resolution)}, clock ${clock}${lane ? `, ${lane}` : ""}`;
+      const [top, bottom] = wide ? [0.2, 0.8] : [0.55, 0.95];
+      bars.push({ x: from / 1e9, x2: until / 1e9, y: y + top, y2: y + bottom, middle: y + (top + bottom) / 2, fill: layer ? fillOf(layer, 0) : "var(--bar)", tip: words });
+      labels.push({ x: until / 1e9, y: y + (top + bottom) / 2, tip: words, text: wide && unlocks ? `+${seconds(until - from)}  → ${unlocks}` : `+${seconds(until - from)}` });
+      entries.push({ y: y + (wide ? 0.5 : 0.28), name: cut(event, 80), tip: words });
     });
-    const low = Math.min(...events.map((row) => row[1])) / 1e9, last = Math.max(...events.map((row) => row[2])) / 1e9;
-    const high = last > low ? last : low + 1;
     const y = Q("y", { scale: rows(events.length), axis: null });
     const x = Q("x", { scale: { domain: [low, high], nice: false, zero: false }, axis: secondsAxis("seconds since the window's start") });
     // labels are right of their bar, or left if there is more space, and are cut to the space
-    const left = wide ? 178 : 120, pixels = (width - left - 24) / ((high - low) * 1e9);
+    const left = wide ? 178 : 8, pixels = (width - left - 24) / ((high - low) * 1e9);
     const early = [], late = [];
     labels.forEach((row, place) => {
       const before = (bars[place].x - low) * 1e9 * pixels - 10, after = (high - row.x) * 1e9 * pixels + 14;
       if (after >= 6.4 * row.text.length || after >= before) early.push({ ...row, room: after });
       else late.push({ ...row, x: bars[place].x, room: before });
     });
-    const fit = { limit: { expr: "datum.room" } };
-    return frame(width, 20 * events.length, { left, right: 24, top: 2, bottom: 36 }, [
-      { data: { values: bars }, name: "bar", mark: { type: "rect" }, encoding: { x, x2: { field: "x2" }, y, y2: { field: "y2" }, ...TIP } },
-      { data: { values: bars }, name: "tick", mark: { type: "tick", orient: "vertical", size: 14, thickness: 2, yOffset: 6 }, encoding: { x: Q("x2"), y, ...TIP } },
-      texts("early", early, fit), texts("late", late, { align: "right", ...fit }, -5), names(entries, left - 12),
+    const fit = { limit: { expr: "datum.room" } }, place = names(entries, wide ? left - 12 : width - 16);
+    if (!wide) Object.assign(place, { mark: { ...place.mark, align: "left" }, encoding: { ...place.encoding, x: { value: 0 } } });
+    return frame(width, (wide ? 20 : 32) * events.length, { left, right: 24, top: 2, bottom: 36 }, [
+      { data: { values: bars }, name: "bar", mark: { type: "rect" }, encoding: { x, x2: { field: "x2" }, y, y2: { field: "y2" }, fill: literal("fill"), ...TIP } },
+      { data: { values: bars }, name: "tick", mark: { type: "tick", orient: "vertical", size: 14, thickness: 2 }, encoding: { x: Q("x2"), y: Q("middle", { axis: null }), ...TIP } },
+      texts("early", early, fit), texts("late", late, { align: "right", ...fit }, -5), place,
     ]);
   };
 }
 
-function icicleOf(found) {
+function icicleOf(found, most) {
   return (width) => {
     const all = found.nodes, wall = found.wall_ns;
-    const pixels = (width - 20) / (wall / 1e9);
+    const pixels = (width - 20) / (most / 1e9);
     const boxes = [], labels = [], dark = [];
     for (const [depth, from, until, layer, text] of all) {
       const words = `${text}\n${layer ? `${layerTitle(layer)}, ` : ""}${seconds(until - from)} s, ${percent((until - from) / wall)} % of the wall time`;
@@ -147,7 +84,7 @@ function icicleOf(found) {
     }
     const depths = 1 + Math.max(...all.map((node) => node[0]));
     const y = Q("y", { scale: rows(depths), axis: null });
-    const x = Q("x", { scale: { domain: [0, wall / 1e9], nice: false }, axis: secondsAxis("seconds, summed: this axis is not time") });
+    const x = Q("x", { scale: { domain: [0, most / 1e9], nice: false }, axis: secondsAxis("seconds, summed: this axis is not time") });
     const limit = { limit: { expr: "datum.room" } };
     return frame(width, 34 * depths, { left: 10, right: 10, top: 2, bottom: 36 }, [
       { data: { values: boxes }, name: "segment", mark: { type: "rect", strokeWidth: 0.75 }, encoding: { x, x2: { field: "x2" }, y, y2: { field: "y2" }, fill: literal("fill"), ...TIP } },
@@ -158,7 +95,7 @@ function icicleOf(found) {
 
 function ranksOf(all) {
   return (width) => {
-    const values = all.map(([rank, , p50, p99, max], place) => ({ x: p50 / 1e6, x2: max / 1e6, y: place + 0.5, name: cut(String(rank), 60),
+    const values = all.map(([rank, p50, p99, max], place) => ({ x: p50 / 1e6, x2: max / 1e6, y: place + 0.5, name: cut(String(rank), 60),
       tip: `${rank}: median ${(p50 / 1e6).toFixed(3)} ms, ${p99 === null ? "p99 unknown" : `p99 ${(p99 / 1e6).toFixed(3)} ms`}, longest ${(max / 1e6).toFixed(3)} ms` }));
     const y = Q("y", { scale: rows(values.length), axis: null });
     const x = Q("x", { scale: { type: "log", nice: true }, axis: { title: "ms per step (log scale)", format: ",~r", tickCount: 5 } });

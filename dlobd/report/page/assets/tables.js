@@ -1,33 +1,24 @@
-// Tables that a click on a heading sorts, and that can be copied as CSV.
-const KINDS = {
-  s: (value) => seconds(value),
-  ms: (value) => (value / 1e6).toFixed(3),
-  mb: (value) => (value / 1e6).toFixed(3),
-  share: (value) => percent(value),
-  number: (value) => (Number.isInteger(value) ? value.toLocaleString("en") : Number(value.toPrecision(6)).toString()),
-  text: (value) => (typeof value === "object" ? JSON.stringify(value) : String(value)),
-};
-
-const shown = (value, kind) => (value === null || value === undefined ? "unknown" : (KINDS[typeof value === "string" ? "text" : kind])(value));
+// Static tables get headings that sort, and a button that copies them as CSV.
+const cells = (row) => [...row.cells].map((cell) => cell.textContent.trim());
+const numberOf = (text) => { const plain = text.replaceAll(",", ""); return plain !== "" && Number.isFinite(Number(plain)) ? Number(plain) : null; };
 
 function compareCells(left, right) {
-  if (left === right) return 0;
-  if (left === null || left === undefined) return 1; // unknown values come last
-  if (right === null || right === undefined) return -1;
-  return typeof left === "number" && typeof right === "number" ? left - right : String(left).localeCompare(String(right), "en", { numeric: true });
+  const a = numberOf(left), b = numberOf(right);
+  return a !== null && b !== null ? a - b : left.localeCompare(right, "en", { numeric: true });
 }
 
 // An apostrophe keeps spreadsheets from evaluating a value as a formula.
-function csvCell(value, kind) {
-  let text = value === null || value === undefined ? "" : kind === "number" || typeof value === "boolean" ? String(value) : shown(value, kind);
-  if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+function csvCell(text, numeric) {
+  const number = numeric ? numberOf(text) : null;
+  if (numeric && text === "unknown") return "";
+  const found = number !== null ? text.replaceAll(",", "") : /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(found) ? `"${found.replaceAll('"', '""')}"` : found;
 }
 
-function csv(table, rows) {
-  const head = table.columns.map((column) => csvCell(column.name, "text"));
-  const body = rows.map((row) => row.map((value, place) => csvCell(value, table.columns[place].kind)).join(","));
-  return [head.join(","), ...body].join("\r\n") + "\r\n";
+function csv(table) {
+  const heads = [...table.tHead.rows[0].cells], kept = heads.map((head, place) => place).filter((place) => !("plain" in heads[place].dataset));
+  const lines = [heads.map((head) => head.textContent), ...[...table.tBodies[0].rows].map(cells)];
+  return lines.map((line, row) => kept.map((place) => csvCell(line[place], row && heads[place].classList.contains("n"))).join(",")).join("\r\n") + "\r\n";
 }
 
 async function copy(text, button) {
@@ -47,35 +38,27 @@ async function copy(text, button) {
   setTimeout(() => { button.textContent = words; }, 1500);
 }
 
-function tableOf(table, level) {
-  if (!table.rows.length) return null;
-  let rows = [...table.rows];
-  const numeric = table.columns.map((column) => column.kind !== "text");
-  const body = make("tbody", {});
-  const fill = () => body.replaceChildren(...rows.map((row) => make("tr", {}, row.map((value, place) => {
-    const text = shown(value, table.columns[place].kind);
-    return make("td", { class: numeric[place] ? "n" : null }, text.length > 2000 ? make("div", { class: "long" }, text) : text);
-  }))));
-  const heads = table.columns.map((column, place) => {
-    const head = make("th", { scope: "col", class: numeric[place] ? "n" : null });
-    head.append(make("button", { type: "button", onclick: () => {
-      const up = head.getAttribute("aria-sort") === (numeric[place] ? "descending" : "ascending") ? numeric[place] : !numeric[place];
-      heads.forEach((other) => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", up ? "ascending" : "descending");
-      rows = [...table.rows].sort((left, right) => {
-        const order = compareCells(left[place], right[place]);
-        const unknown = left[place] === null || right[place] === null;
-        return up || unknown ? order : -order;
-      });
-      fill();
-    } }, column.name));
-    return head;
+function sortBy(table, heads, place) {
+  const numeric = heads[place].classList.contains("n"), first = numeric ? "descending" : "ascending", other = numeric ? "ascending" : "descending";
+  const order = heads[place].getAttribute("aria-sort") === first ? other : first;
+  heads.forEach((head) => head.removeAttribute("aria-sort"));
+  heads[place].setAttribute("aria-sort", order);
+  const keyed = [...table.tBodies[0].rows].map((row) => [row.cells[place].textContent.trim(), row]);
+  keyed.sort(([left], [right]) => {
+    if (left === "unknown" || right === "unknown") return (left === "unknown") - (right === "unknown"); // unknown values come last
+    return order === "ascending" ? compareCells(left, right) : compareCells(right, left);
   });
-  fill();
-  const button = make("button", { type: "button", onclick: () => copy(csv(table, rows), button) }, "Copy as CSV");
-  return make("section", { class: "data" },
-    make("div", { class: "head" }, make(level || "h4", {}, table.title), button),
-    make("div", { class: "table", tabindex: "0", role: "region", "aria-label": table.title },
-      make("table", {}, make("thead", {}, make("tr", {}, heads)), body)),
-    table.note ? paragraph(table.note, "note") : null);
+  table.tBodies[0].append(...keyed.map(([, row]) => row));
 }
+
+function enhance(data) {
+  const table = data.querySelector("table"), heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, place) => {
+    if ("plain" in head.dataset) return;
+    head.replaceChildren(make("button", { type: "button", onclick: () => sortBy(table, heads, place) }, ...head.childNodes));
+  });
+  const button = make("button", { type: "button", class: "copy", onclick: () => copy(csv(table), button) }, "Copy as CSV");
+  data.querySelector(".table").before(button);
+}
+
+document.querySelectorAll(".data").forEach(enhance);

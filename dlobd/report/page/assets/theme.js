@@ -1,10 +1,12 @@
 // Colours, patterns, and embedding of charts. Text and lines take their colours from the style sheet, so a change of
 // theme or printing needs no redraw.
-const QUALITIES = ["measured", "between marks", "named wait", "unexplained"];
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const LAYER = new Map(DATA.layers.map((row) => [row.name, row]));
 const PARTS = ["input wait", "compute", "channel", "other"];
 const PART_COLOURS = ["#E69F00", "#0072B2", "#56B4E9", "#999999"];
 const LINES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#999999"];
-const DARK = new Set(["#0072B2", "#882255"]); // colours that need white labels
+const DARK = new Set(DATA.dark); // colours that need white labels
+const layerTitle = (name) => (LAYER.has(name) ? LAYER.get(name).title : name);
 
 const colourOf = (layer) => (LAYER.has(layer) && LAYER.get(layer).colour ? LAYER.get(layer).colour : null);
 
@@ -28,7 +30,6 @@ function patterns() {
   for (const { name, colour } of DATA.layers) {
     if (!colour) continue;
     found.push(
-      pattern(`p-${name}-1`, 7, back(7, colour), stripes(7, "var(--bg)")),
       pattern(`p-${name}-2`, 6, back(6, "var(--bg)"), svg("circle", { cx: 3, cy: 3, r: 1.9, style: `fill:${colour}` })),
       pattern(`p-${name}-3`, 6, back(6, "var(--bg)"), stripes(6, "var(--fg)", true)),
     );
@@ -37,8 +38,6 @@ function patterns() {
     pattern("p-part-0", 6, back(6, "var(--bg)"), svg("circle", { cx: 3, cy: 3, r: 1.9, style: `fill:${PART_COLOURS[0]}` })),
     pattern("p-part-2", 7, back(7, PART_COLOURS[2]), stripes(7, "var(--bg)")),
     pattern("p-part-3", 6, back(6, "var(--bg)"), stripes(6, PART_COLOURS[3], true)),
-    pattern("p-grey-1", 7, back(7, "var(--bar)"), stripes(7, "var(--bg)")),
-    pattern("p-grey-2", 6, back(6, "var(--bg)"), svg("circle", { cx: 3, cy: 3, r: 1.9, style: "fill:var(--bar)" })),
   );
   document.body.append(svg("svg", { id: "defs", "aria-hidden": "true" }, svg("defs", {}, ...found)));
 }
@@ -50,10 +49,6 @@ function legend(rows) {
     svg("svg", { viewBox: "0 0 22 13", "aria-hidden": "true" },
       svg("rect", { x: 0.5, y: 0.5, width: 21, height: 12, style: `fill:${fill};stroke:var(--muted)` })), text)));
 }
-
-const layerLegend = () => legend(DATA.layers.map((row, place) => [`${place + 1} ${row.title}`, fillOf(row.name, 0)]));
-const qualityLegend = () => legend([["measured", "var(--bar)"], ["between marks", "url(#p-grey-1)"],
-  ["named wait", "url(#p-grey-2)"], ["unexplained or unattributed", "url(#p-unexplained)"]]);
 
 const tip = document.getElementById("tip");
 
@@ -87,10 +82,10 @@ async function draw(one) {
 }
 
 // `build` returns the specification for a width; `done` is called after each drawing.
-function chart(label, build, done) {
-  const element = make("div", { class: "chart", role: "img", "aria-label": label });
-  charts.push({ element, build, done });
-  return element;
+function chart(label, build, done, element) {
+  const at = element || make("div", { class: "chart", role: "img", "aria-label": label });
+  charts.push({ element: at, build, done });
+  return at;
 }
 
 async function drawAll() {

@@ -71,7 +71,7 @@ function timelineOf(found, run) {
   const places = [];
   let total = 0;
   for (const lane of found.lanes) { places.push(total); total += Math.min(lane.rows, 64) + 0.4; }
-  const wall = found.wall_ns || 1;
+  const wall = Math.max(found.wall_ns || 1, DATA.longest_ns); // runs have the same axis
   const state = { low: 0, high: wall, view: null, pad: 0, width: 0, dragged: false };
   const status = make("span", { class: "note", role: "status" });
   const detail = make("div", { class: "detail", tabindex: "-1" });
@@ -125,11 +125,15 @@ function timelineOf(found, run) {
   function select(slice) {
     const lane = found.lanes[slice.lane].name;
     const inside = slices.filter((one) => one.lane === slice.lane && one.depth === slice.depth && one.end >= slice.start && one.start <= slice.end && one.start < Math.max(slice.end, slice.start + 1));
-    const columns = [["name", "text"], ["layer", "text"], ["from, s", "s"], ["until, s", "s"], ["spans", "number"], ["together, s", "s"], ["source", "text"], ["known to", "text"], ["more", "text"]];
-    const listed = inside.slice(0, LISTED).flatMap((one) => one.parts.map((part) => [part.name, layerTitle(part.layer), one.start, one.end, part.count, part.ns, one.source, one.resolution ? short(one.resolution) : "", one.more]));
+    const columns = [["name"], ["layer"], ["from, s", "n"], ["until, s", "n"], ["spans", "n"], ["together, s", "n"], ["source"], ["known to"], ["more"]];
+    const listed = inside.slice(0, LISTED).flatMap((one) => one.parts.map((part) => [cut(part.name, 200), layerTitle(part.layer), seconds(one.start), seconds(one.end), String(part.count), seconds(part.ns), one.source, one.resolution ? short(one.resolution) : "", one.more]));
     const left = inside.length - Math.min(inside.length, LISTED);
-    detail.replaceChildren(tableOf({ title: `Spans of lane ${lane}, ${seconds(slice.start)} to ${seconds(slice.end)} s`, rows: listed,
-      columns: columns.map(([name, kind]) => ({ name, kind })), note: left ? `${left} more spans are not listed; zoom in to list them.` : "" }));
+    const title = `Spans of lane ${lane}, ${seconds(slice.start)} to ${seconds(slice.end)} s`;
+    const row = (tag, values) => make("tr", {}, values.map((value, place) => make(tag, { class: columns[place][1], scope: tag === "th" ? "col" : null }, value)));
+    const table = make("table", {}, make("thead", {}, row("th", columns.map(([name]) => name))), make("tbody", {}, listed.map((values) => row("td", values))));
+    const data = make("div", { class: "data" }, make("h4", {}, title), make("div", { class: "table", tabindex: "0", role: "group", "aria-label": title }, table));
+    enhance(data);
+    detail.replaceChildren(data, paragraph(left ? `${left} more spans are not listed; zoom in to list them.` : "", "note"));
     detail.focus({ preventScroll: true });
     detail.scrollIntoView({ block: "nearest" });
   }
@@ -138,7 +142,7 @@ function timelineOf(found, run) {
   const seen = () => select({ lane: 0, depth: 0, start: state.low, end: state.high });
   const tools = make("div", { class: "tools" }, button("+", "Zoom in", () => zoom(0.5)), button("−", "Zoom out", () => zoom(2)),
     button("←", "Earlier", () => move(-0.5)), button("→", "Later", () => move(0.5)), button("Whole run", "Show the whole run", whole),
-    button("List the wall time", "List the layers of the wall time in this range", seen), status);
+    button("List the wall time", "List the wall time in this range", seen), status);
   const host = make("div", { class: "timeline", tabindex: "0", role: "application", "aria-label": "Timeline: plus and minus zoom, arrows move, 0 shows the whole run, Enter lists" }, element);
   host.addEventListener("keydown", (event) => {
     const action = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), ArrowLeft: () => move(-0.25), ArrowRight: () => move(0.25), 0: whole, Home: whole, Enter: seen }[event.key];
