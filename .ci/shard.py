@@ -56,7 +56,7 @@ ROOMS = {
     "submit": "dlobd/experiment/ dlobd/hadoop/ dlobd/run/ jobs/ tests/full/submit/",
     "faults": """
         dlobd/trust/ dlobd/bundle/ dlobd/cli/ dlobd/errors.py dlobd/hadoop/ dlobd/job/launchers/ dlobd/layers.py
-        dlobd/paths.py dlobd/run/ yarn/ tests/full/faults/
+        dlobd/paths.py dlobd/process_id.py dlobd/run/ yarn/ tests/full/faults/
     """,
     "guest": "dlobd/network/ dlobd/run/ tests/full/guest/ tests/guest/",
     "guest_spark": "dlobd/network/ tests/full/guest_spark/ tests/guest/",

@@ -36,21 +36,21 @@ def report(
     from dlobd.bundle import store
     from dlobd.compare.runset import series_runs
 
-    bundles: dict[str, store.Bundle] = {}
+    bundles: list[store.Bundle] = []
     for ref in runs or [store.LATEST]:
         series = series_runs(ref)
         chosen = series[1].values() if series else [find_run(ref, out)]
-        bundles |= {str(bundle.path): bundle for bundle in chosen}
-    first, *others = bundles.values()
+        bundles += chosen
+    first, *others = bundles
     name = f"report-and-{len(others)}-more.html" if others else "report.html"
     file = checked(output, first.path / name, TYPES, force)
-    for bundle in bundles.values():
+    for bundle in bundles:
         warn_if_changed(bundle, bundle.read())
     from dlobd.report.page.data import document
     from dlobd.report.page.render import render
     from dlobd.report.page.source import source
 
-    write(file, render(document([source(bundle) for bundle in bundles.values()])))
+    write(file, render(document([source(bundle) for bundle in bundles])))
     if file != STDOUT:
         print(f"open: {file.absolute().as_uri()}")
 

@@ -182,7 +182,7 @@ def differing(baseline: Mapping[str, object], candidate: Mapping[str, object]) -
 
 def _usable(baseline: RunSet, candidate: RunSet, allowed: Collection[str]) -> _Usable:
     """Select the usable runs. Paired sets use a repeat only if both of its runs are usable."""
-    if shared := set(_ids(baseline.runs)) & set(_ids(candidate.runs)):
+    if (shared := set(_ids(baseline.runs))) and shared == set(_ids(candidate.runs)):
         same = f"the same run, {min(shared)}" if len(shared) == 1 else f"the same {len(shared)} runs"
         raise UsageError(f"Baseline and candidate have {same}: there is no difference to compare.", "name other runs")
     left_out, members = [], []

@@ -153,7 +153,6 @@ def build(
         # the user may have changed another setting of the combination
         options = [one for one in (name, *_WITH.get(name, ())) if one in sources and sources[one].option]
         at = options[0] if options else name
-        remedy = f"--set {remedy}" if options and remedy and name in _WITH else remedy
         raise UsageError(f"{sources.get(at, whole).at(at)}: {why}", remedy)
     if stored or not (sizes := memory.derived(experiment)):
         return experiment
@@ -192,13 +191,13 @@ def _problems(experiment: Experiment, stored: bool) -> Iterator[tuple[str, str, 
     global_batch = experiment.workers * experiment.batch_size
     if experiment.train_samples < global_batch:
         why = f"{training.batches(experiment)}, exceeds train_samples {experiment.train_samples}."
-        yield "train_samples", why, f"train_samples={global_batch}, or lower batch_size or workers"
+        yield "train_samples", why, f"--set train_samples={global_batch}, or lower batch_size or workers"
     if rest := experiment.train_samples % global_batch:
         why = (
             f"train_samples {experiment.train_samples} is not a multiple of workers x batch_size = {global_batch}: "
             "all ranks need the same number of full batches."
         )
-        yield "train_samples", why, f"train_samples={experiment.train_samples - rest}"
+        yield "train_samples", why, f"--set train_samples={experiment.train_samples - rest}"
     for field, sha256 in _HASH_OF.items():
         ref, digest = getattr(experiment, field), getattr(experiment, sha256)
         if ref.path and not re.fullmatch("[0-9a-f]{64}", digest):

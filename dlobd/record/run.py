@@ -573,8 +573,8 @@ class Checkout:
 class RunProcess:
     """The dlobd process of a run. `domain` names machine, boot and time namespace."""
 
-    pid: int = member("Process ID.")
-    start_ticks: int = member("Start time in clock ticks since boot.", unit="ticks")
+    pid: int = member("Process ID.", "dlobd itself")
+    start_ticks: int = member("Start time in clock ticks since boot.", "/proc", unit="ticks")
     domain: str = member("Host, boot ID and time namespace, separated by slashes.")
 
     def ended(self, here: str) -> bool:

@@ -440,9 +440,11 @@ def imports(run: Run) -> Table:
 def checks(run: Run) -> Table:
     """Build the table of checks with verdict fail or unknown."""
     wanted = [check for verdict in ("fail", "unknown") for check in run.checks if check.verdict == verdict]
-    words = {"fail": "failed", "unknown": "unknown"}
     figures = _values(wanted, "code message left left_source right right_source")
-    rows = [(words[check.verdict], *values) for check, values in zip(wanted, figures, strict=True)]
+    rows = [
+        ("failed" if check.verdict == "fail" else check.verdict, *values)
+        for check, values in zip(wanted, figures, strict=True)
+    ]
     heads = "verdict | check | message | first figure:number | first source | second figure:number | second source"
     return Table("Checks that did not pass", heads, rows)
 

@@ -12,9 +12,6 @@ from rich.text import Text
 from dlobd.compare import median as medians
 from dlobd.compare.median import Estimate
 
-WIDTH = 79
-"""Length of the lines of the first screen."""
-
 MOST_COLUMNS = 119
 """Longest line of text; longer lines are hard to read."""
 

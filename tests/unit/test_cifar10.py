@@ -151,10 +151,10 @@ def test_a_partial_set_is_named_and_a_whole_set_needs_no_files_to_be_read() -> N
     configuration = records.run_record()["configuration"]
     partial = records.run(configuration={**configuration, "dataset": "cifar10-partial"})
     assert (
-        "on cifar10-partial (CIFAR-10, partial: 10,000 of 50,000 training and 1,000 of 10,000 test images), 2 workers"
+        "on cifar10-partial (CIFAR-10, partial: 10,000 of 50,000 training and 1,000 of 10,000 test images), workers 2"
     ) in summary.settings(partial)
     whole = records.run(configuration={**configuration, "dataset": "cifar10"})
-    assert "on cifar10, 2 workers" in summary.settings(whole)
+    assert "on cifar10, workers 2" in summary.settings(whole)
 
 
 class Mislabelled(Mnist):

@@ -49,16 +49,6 @@ def test_the_terminal_leaves_out_columns_of_the_page_and_counts_rows() -> None:
         "1 more rows: see the HTML page.",
         "A note.",
     ]
-    assert table.to_json() == {
-        "title": "title",
-        "columns": [
-            {"name": "name", "kind": "text"},
-            {"name": "detail", "kind": "text"},
-            {"name": "seconds", "kind": "s"},
-        ],
-        "rows": [["a", "x", 10**9], ["b", "y", 0]],
-        "note": "A note.",
-    }
 
 
 def test_a_table_without_rows_is_not_printed() -> None:

