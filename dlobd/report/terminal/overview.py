@@ -36,8 +36,9 @@ def lines(run: Run, bundle: str = "", ascii_only: bool = False) -> Iterator[Text
     yield from bar("Phases", screen.phases, ascii_only)
     yield from _tiles(screen.tiles)
     yield from _findings(screen)
-    yield Text("") if screen.lost_work or screen.warnings else Text("", end="")
-    for words in filter(None, (screen.lost_work, *(f"warning: {words}" for words in screen.warnings))):
+    warned = list(filter(None, (screen.lost_work, *(f"warning: {words}" for words in screen.warnings))))
+    yield from [Text("")] if warned else []
+    for words in warned:
         yield from _wrapped(words, "  ", "yellow")
 
 
@@ -88,7 +89,7 @@ def _failure(failure: Broken) -> Iterator[Text]:
 
 def _tiles(tiles: Sequence[Tile]) -> Iterator[Text]:
     """Print the key figures, one per line."""
-    yield Text("") if tiles else Text("", end="")
+    yield from [Text("")] if tiles else []
     width = max((len(tile.word) for tile in tiles), default=0)
     for tile in tiles:
         yield Text.assemble(
