@@ -51,10 +51,8 @@ class Traceback:
 
     @property
     def head(self) -> list[str]:
-        """The first lines of the message, without a stack trace of Java."""
-        return list(takewhile(lambda line: line.strip() and not line.startswith(("\t", ": ")), self.message))[
-            :MOST_HEAD
-        ]
+        """The first lines of the message; lines that begin with a space, a tab or a colon are Spark's and Java's."""
+        return list(takewhile(lambda line: line and line[0] not in " \t:", self.message))[:MOST_HEAD]
 
     def begin_in(self, name: str) -> int:
         """Return the index of the line of the outermost frame in a file of that name; 0 without one."""
