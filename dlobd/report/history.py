@@ -46,23 +46,22 @@ class _Layer(TypedDict):
     ns: int
 
 
-class _Metrics(TypedDict):
-    training_ns: NotRequired[int | None]
+class _Phase(TypedDict):
+    phase: str
+    ns: int
 
 
 class _Run(TypedDict):
     status: str
     wall_ns: int | None
     layers: list[_Layer]
-    metrics: _Metrics
+    phases: NotRequired[list[_Phase]]
 
 
 def row(bundle: Bundle) -> Row:
     """Read the row of a bundle."""
     found = reading.read_json(bundle.path / "run.json", _Run)
-    run: _Run = (
-        found if isinstance(found, dict) else {"status": UNREADABLE, "wall_ns": None, "layers": [], "metrics": {}}
-    )
+    run: _Run = found if isinstance(found, dict) else {"status": UNREADABLE, "wall_ns": None, "layers": []}
     largest = max(run["layers"], key=lambda layer: layer["ns"], default=None)
     return Row(
         run_id=bundle.run_id,
@@ -70,7 +69,7 @@ def row(bundle: Bundle) -> Row:
         experiment=bundle.path.parent.name,
         status=run["status"],
         wall_ns=run["wall_ns"],
-        training_ns=run["metrics"].get("training_ns"),
+        training_ns=next((one["ns"] for one in run.get("phases", ()) if one["phase"] == "training"), None),
         layer=largest and largest["layer"],
         layer_ns=largest and largest["ns"],
         path=str(bundle.path),

@@ -135,7 +135,8 @@ def test_the_table_of_models_has_size_steps_and_layers() -> None:
 def test_a_remedy_that_was_tried_goes_into_its_page(tmp_path: Path) -> None:
     def side(label: str, loop_s: float, saves_ns: int, **platform: Any) -> RunSet:
         finding = Finding("close-retry", "hdfs", "", saves_ns, saves_ns, saves_ns, True, (), "", "")
-        every = [record(n, 18.0 + n / 10, loop_s, platform=platform) for n in range(6)]
+        late = label == "after 40 ms"
+        every = [record(2 * n + late, 18.0 + n / 10, loop_s, platform=platform) for n in range(6)]
         runs = [
             dataclasses.replace(run, findings=(finding,), wall_ns=run.window.end_ns - run.window.start_ns)
             for run in every

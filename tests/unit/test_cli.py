@@ -451,7 +451,7 @@ def test_a_running_run_is_shown_as_running_and_is_not_the_latest(
     other.write(running(other.run_id))
     code, out, err = command("show", other.run_id)
     assert code == 0
-    assert f"The run has not ended, pid {os.getpid()}" in out
+    assert f"The run has not finished (pid {os.getpid()} on " in out
     assert err == ""
     (bundle.path / "run.json").unlink()
     code, _, err = command("show")

@@ -73,7 +73,7 @@ def test_what_is_no_run_is_one_line(words: list[str], runs: Path, capsys: pytest
             "-o s.json: the file type is unknown. Next: end ",
         ),
         (["export", "--format", "mlperf-log", "-o", "s.parquet"], "-o s.parquet: the file type is unknown."),
-        (["export"], "--format is missing; it is one of: mlperf-log, otlp, spans"),
+        (["export"], "--format is missing; it is one of: mlperf-log, otlp, layers, spans"),
         (["report", "--out", "foo.html"], "--out foo.html: there is no such directory of runs. Next: name an output"),
     ],
 )

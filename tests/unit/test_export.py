@@ -153,7 +153,7 @@ def test_a_run_is_loaded_by_latest_or_its_id_as_on_the_command_line(
     assert dlobd.load("202601", out=tmp_path / "runs").path.name == "20260102T030405Z-0a1b"
     with pytest.raises(BundleError) as error:
         dlobd.load("1999", out="elsewhere")
-    assert error.value.line == "there is no run 1999 in elsewhere. Next: dlobd.load(RUN, out=DIRECTORY)"
+    assert error.value.line == f"there is no run 1999 in {tmp_path}/elsewhere. Next: dlobd.load(RUN, out=DIRECTORY)"
 
 
 def test_a_notebook_shows_a_run_and_its_layers() -> None:

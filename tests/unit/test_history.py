@@ -29,7 +29,7 @@ def out(tmp_path: Path) -> Path:
         path = tmp_path / experiment / run_id
         path.mkdir(parents=True)
         record = run_record(run_id, experiment=experiment, **changes)
-        record["metrics"] |= {"training_ns": 1_500_000_000} if record["layers"] else {}
+        record["phases"] = [{"phase": "training", "ns": 1_500_000_000}] if record["layers"] else []
         (path / "run.json").write_text(json.dumps(record))
     (tmp_path / "two" / DAMAGED).mkdir()
     (tmp_path / "two" / DAMAGED / "run.json").write_text('{"status": "ok"')

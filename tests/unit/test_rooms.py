@@ -25,6 +25,7 @@ SMALL = {
     "job/user/stock_daemon.py": "an entry point, as above",
     "marks.py": "the functions for users' scripts, which import no other module",
     "measures/imports.py": "a file per measure",
+    "measures/lost_work.py": "a file per measure",
     "measures/python_workers.py": "a file per measure",
     "measures/statistics.py": "quantiles, for all measures",
     "run/collect/workers.py": "copies of logs, for two places",

@@ -52,14 +52,14 @@ def test_the_command_line_beats_a_variable_which_beats_the_file(
         assert cli.main(["show", *words]) == 7
         return capsys.readouterr().err.partition(" Next")[0]
 
-    assert named() == "dlobd: there is no run in runs."
+    assert named() == f"dlobd: there is no run in {Path.cwd()}/runs."
     file.write_text('out = "of-file"\n')
-    assert named() == "dlobd: there is no run in of-file."
+    assert named() == f"dlobd: there is no run in {Path.cwd()}/of-file."
     assert user_config.runs_dir() == Path("of-file")
     monkeypatch.setenv("DLOBD_OUT", "of-variable")
-    assert named() == "dlobd: there is no run in of-variable."
+    assert named() == f"dlobd: there is no run in {Path.cwd()}/of-variable."
     assert user_config.runs_dir() == Path("of-variable")
-    assert named("--out", "of-option") == "dlobd: there is no run in of-option."
+    assert named("--out", "of-option") == f"dlobd: there is no run in {Path.cwd()}/of-option."
 
 
 def test_nested_commands_have_the_defaults_too(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

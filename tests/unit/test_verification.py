@@ -197,7 +197,7 @@ def test_a_plain_script_has_the_path_of_its_output_and_no_launcher(
     shown = capsys.readouterr().out
     assert f"output: {path / 'logs' / 'driver.stdout'} (3 lines)" in shown.splitlines()
     assert "launcher tfos" not in shown
-    assert "on yarn (client)" in " ".join(shown.split())
+    assert "scheduler yarn (client)" in " ".join(shown.split())
 
 
 def test_a_bundle_of_an_earlier_dlobd_lacks_members_and_still_verifies(bundle: Bundle) -> None:
