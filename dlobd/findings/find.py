@@ -185,7 +185,7 @@ def contention(context: Context) -> Candidate | None:
         "stop other work on these nodes",
         "those processes belong to your job, but are no children of its processes",
         {
-            "isolate the CPU of containers with cgroups "
+            "limit the CPU of other YARN containers with cgroups "
             "(yarn.nodemanager.linux-container-executor.cgroups.strict-resource-usage=true)": on_yarn
         },
         saves_ns=held_up_ns,

@@ -61,7 +61,7 @@ def warnings(waits: CoreWaits | None, wall_ns: int) -> list[str]:
     if waits is None or not waits.busy:
         return []
     held_up_s, foreign_s = (waits.held_up_ns or 0) / 1e9, (waits.foreign_cpu_ns or 0) / 1e9
-    others = f"cores that other processes used ({foreign_s:.1f} s of CPU time)"
+    others = f"cores; other processes used {foreign_s:.1f} s of CPU time"
     return [f"the machine was busy: the run waited {held_up_s:.1f} of {wall_ns / 1e9:.1f} s for {others}"]
 
 

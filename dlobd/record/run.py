@@ -507,6 +507,9 @@ class Failure:
     java_cause: str | None = member("Innermost cause of a Java stack trace. null: no stack trace.", default=None)
     log: str | None = member("Log with the error, a path inside the bundle. null: there is no log.", default=None)
     next_step: str | None = member("Next step. null: read the log.", default=None)
+    no_spark: bool = member(
+        "True if the script started no SparkContext: there is nothing to break down.", default=False
+    )
 
 
 @described()

@@ -103,10 +103,13 @@ def first_screen(run: Run, bundle: str = "") -> FirstScreen:
     ok = run.status == "ok" and bool(run.wall_ns)
     layers = _layers(run)
     above = tuple(row for row in run.findings if row.above_noise) if ok else ()
+    failure = None if run.status == "ok" else _broken(run, bundle)
+    if run.failure and run.failure.no_spark:
+        return FirstScreen(_headline(run, layers), (*facts(run),), failure, (), (), "", (), (), "", (), ())
     return FirstScreen(
         headline=_headline(run, layers),
         subtitle=(*facts(run), *_applications(run)),
-        failure=None if run.status == "ok" else _broken(run, bundle),
+        failure=failure,
         layers=layers,
         phases=_bar([(row.phase, row.phase, row.ns, "") for row in run.phases], run.wall_ns or 0),
         lost_work=sentences.lost_work(run.lost_work),

@@ -31,11 +31,11 @@ def wrapped(text: str, width: int, indent: str = "", **options: Any) -> list[str
     )
 
 
-def line(console: Console, text: str, style: str = "") -> None:
-    """Print a line, wrapped at the width of the terminal."""
+def line(console: Console, text: str, style: str = "", hanging: str = "") -> None:
+    """Print a line, wrapped at the width of the terminal; `hanging`: additional indent of its continuation."""
     for part in text.split("\n"):
         indent = " " * (len(part) - len(part.lstrip()))
-        for row in wrapped(part.lstrip(), columns(console), indent, initial_indent=indent) or [""]:
+        for row in wrapped(part.lstrip(), columns(console), indent + hanging, initial_indent=indent) or [""]:
             console.print(Text(row, style=style), soft_wrap=True)
 
 

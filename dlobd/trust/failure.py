@@ -73,7 +73,8 @@ def failure(
     if status == "interrupted":
         return replace(known, next_step=RUN_AGAIN)
     if status == "invalid" and not evidence.window["exit_code"]:
-        return Failure(next_step=START_SPARK if without_spark(evidence) else COMPARE_SOURCES)
+        no_spark = without_spark(evidence) is not None
+        return Failure(next_step=START_SPARK if no_spark else COMPARE_SOURCES, no_spark=no_spark)
     file = chosen.script if isinstance(chosen, OwnJob) else chosen.model.partition(":")[0]
     name, logs = Path(file).name, [path for path in _logs(evidence) if reading.size(path)]
     for log in logs:

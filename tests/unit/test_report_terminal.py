@@ -190,6 +190,15 @@ def flat(run: Run) -> str:
     return " ".join(" ".join(shown(run)).split())
 
 
+def test_a_script_without_spark_has_its_message_only() -> None:
+    run = replace(
+        run_of("own-run"), status="invalid", reason="No Spark", failure=Failure(next_step="start", no_spark=True)
+    )
+    rows = shown(run)
+    assert rows[-2:] == ["No Spark", "Next: start"]
+    assert not any(words in " ".join(rows) for words in ("█", "warning", "application", "wall time"))
+
+
 @pytest.mark.parametrize("capture", NAMES)
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_every_run_fits_one_screen(capture: str, width: int) -> None:

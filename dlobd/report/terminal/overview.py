@@ -34,7 +34,7 @@ def overview(run: Run, console: Console, bundle: str = "") -> None:
     if notes:
         console.print()
     for words in notes:
-        text.line(console, words, "yellow")
+        text.line(console, words, "yellow", "  ")
 
 
 def print_bar(heading: str, parts: Sequence[Part], console: Console, scale: float = 1.0) -> None:
@@ -93,7 +93,7 @@ def _print_findings(screen: FirstScreen, console: Console) -> None:
         return
     text.heading(console, sentences.FINDINGS_TITLE)
     for number, row in enumerate(screen.findings[:MOST_FINDINGS], 1):
-        text.line(console, f"{number}. {sentences.finding(row)}")
+        text.line(console, f"{number}. {sentences.finding(row)}", hanging="   ")
         text.line(console, f"   Remedy: {row.remedy}")
     if len(screen.findings) > MOST_FINDINGS:
         text.line(console, f"{len(screen.findings) - MOST_FINDINGS} more in the view `findings`")
