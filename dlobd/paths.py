@@ -73,7 +73,7 @@ def spark_home() -> Path:
     Raises SetupError if PySpark is not installed."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.origin:
-        raise SetupError("The Python package pyspark is not installed.", "reinstall dlobd with its dependencies")
+        raise SetupError("The Python package pyspark is not installed.", "pip install 'dlobd[run]'")
     return plain(Path(spec.origin).parent)
 
 

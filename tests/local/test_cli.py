@@ -19,7 +19,7 @@ import sys, time, types
 import dlobd.run
 from dlobd import cli
 runner = types.ModuleType("dlobd.run.runner")
-def run(experiment, out, progress, elsewhere):
+def run(experiment, out, progress, elsewhere, observer):
     try:
         progress("working")
         time.sleep(60)

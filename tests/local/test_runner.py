@@ -110,7 +110,7 @@ def test_an_interrupt_after_the_submission_keeps_the_evidence(
             raise KeyboardInterrupt
 
     experiment = load("softmax-mnist-quick", ["launcher=native", "input=read"])
-    with pytest.raises(Interrupted, match="the evidence so far is in"):
+    with pytest.raises(Interrupted, match="interrupted; evidence so far: "):
         runner.run(experiment, tmp_path / "runs", report, observer=observer)
     (bundle,) = observer.bundles
     record = bundle.read()
