@@ -18,7 +18,7 @@ DIR = "DIR"
 """The word of the pages for the HADOOP_CONF_DIR of a real cluster."""
 
 _PIECES = re.compile(
-    r"^```\w*\n(?P<block>.*?)^```|^ {4}(?P<line>\S[^\n]*)$|`(?P<name>[\w-]+\.(?:py|toml))`", re.M | re.S
+    r"^```(?P<kind>\w*)\n(?P<block>.*?)^```|^ {4}(?P<line>\S[^\n]*)$|`(?P<name>[\w-]+\.(?:py|toml))`", re.M | re.S
 )
 
 
@@ -50,7 +50,7 @@ def steps(page: str) -> Iterator[Printed | Command]:
             name = piece["name"]
         elif piece["line"]:
             yield Command(re.sub(r"\s+#.*", "", piece["line"]))
-        else:
+        elif piece["kind"] != "text":  # output of a command
             assert name, f"{page} prints a file without a name: {piece['block'][:60]}"
             yield Printed(name, piece["block"])
             name = ""
