@@ -29,9 +29,10 @@ from dlobd.bundle import reading
 from dlobd.bundle.files import COLLECTED, CONTAINER_LOGS, DRIVER_STDOUT, PARTS, RUN
 from dlobd.bundle.redaction import redact
 from dlobd.errors import BundleError
-from dlobd.fields import decoded, json_schema, plain
+from dlobd.fields import json_schema, plain
 from dlobd.paths import replace_file, sha256_of
-from dlobd.record.run import Run, RunProcess
+from dlobd.process_id import ProcessId
+from dlobd.record.run import Run
 from dlobd.schema import SCHEMA_VERSION
 from dlobd.tracing import clock
 
@@ -203,7 +204,7 @@ class Bundle:
 def _ended(run: dict[str, Any]) -> dict[str, Any]:
     """Return the record with status interrupted if its process has ended without the end of the run."""
     process = run["status"] == "running" and run.get("process")
-    if not process or not decoded(RunProcess, process).ended(clock.domain()):
+    if not process or not ProcessId(process["pid"], process["start_ticks"]).ended(process["domain"], clock.domain()):
         return run
     when = "while the job was running" if run["command"] else "before the job was submitted"
     reason = f"dlobd (pid {process['pid']}) was killed {when}"

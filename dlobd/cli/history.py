@@ -46,7 +46,7 @@ def history(
         print_json([dataclasses.asdict(row) for row in found])
         return
     if not found:
-        print(f"no runs in {out}" if not bundles else "no such runs")
+        print(f"no such runs in {out}" if experiments or statuses else f"no runs in {out}")
         return
     from rich.console import Console
 

@@ -50,15 +50,6 @@ def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = 
         view(run, console)
 
 
-def print_several(runs: Sequence[Run]) -> None:
-    """Print the first screens of several runs with their differences."""
-    from rich.console import Console
-
-    from dlobd.report.terminal.several import several
-
-    several(runs, Console(highlight=False))
-
-
 def warn_if_changed(bundle: Bundle, run: Run) -> None:
     """Print one warning if run.json or the list of files of a finished run differs from the bundle's hashes."""
     if run.status == "running":

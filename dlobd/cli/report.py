@@ -63,7 +63,6 @@ def _list_runs(directory: Path, output: Path | None, force: bool, runs: Sequence
         raise UsageError(f"--index {directory}: no such directory.", "name a directory with runs, such as runs")
     file = checked(output, directory / "index.html", TYPES, force)
     from dlobd.bundle import store
-    from dlobd.report.page.index import index
     from dlobd.report.page.render import render_index
 
-    write(file, render_index(index(store.bundles(directory), file)))
+    write(file, render_index(store.bundles(directory), file))

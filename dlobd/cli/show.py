@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dlobd.cli.options import RUNS, Json, Out, RunOrSeries
-from dlobd.cli.printing import print_bundle, print_json, print_run, print_several, warn_if_changed
+from dlobd.cli.printing import print_bundle, print_json, print_run, warn_if_changed
 from dlobd.cli.series import find_run, print_series
 from dlobd.errors import UsageError
 
@@ -39,6 +39,8 @@ def show(
     Several runs are shown as bars below each other, with differences by layer and the statistical verdict. For a series
     file (series-KEY.json, or series-KEY.json:POINT), show the tables of its finished runs.
     """
+    from rich.console import Console
+
     from dlobd.compare.runset import series_runs
     from dlobd.experiment import user_config
 
@@ -47,7 +49,9 @@ def show(
     if others:
         if full or views or as_json or price is not None:
             raise UsageError("Several runs have one view.", "omit the options, or show one run")
-        print_several([find_run(one, out).read() for one in (run, *others)])
+        from dlobd.report.terminal.several import several
+
+        several([find_run(one, out).read() for one in (run, *others)], Console(highlight=False))
         return
     if as_json and price is not None:
         raise UsageError(
@@ -69,8 +73,6 @@ def show(
     found = bundle.read()
     print_run(bundle, found, views or (), full)
     if price is not None:
-        from rich.console import Console
-
         from dlobd.report.tables import cost
         from dlobd.report.terminal import render
 

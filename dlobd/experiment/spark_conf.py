@@ -70,24 +70,19 @@ class Options:
     queue: str = ""
     default_queue: str = ""
 
-    def apply(self, values: dict[str, object], sources: dict[str, Source]) -> dict[str, str]:
-        """Add the options to the values of a file; --conf wins for each KEY. Return the options by changed setting.
-        Raises UsageError."""
-        changed = {}
+    def apply(self, values: dict[str, object], sources: dict[str, Source]) -> None:
+        """Add the options to the values of a file; --conf wins for each KEY. Raises UsageError."""
         if self.conf:
             try:
                 every = pairs(str(values.get("spark_conf", ""))) | pairs(shlex.join(self.conf))
             except ValueError as error:
                 raise UsageError(f"--conf: {error}.", "--conf spark.KEY=VALUE") from None
             values["spark_conf"] = shlex.join(f"{key}={value}" for key, value in every.items())
-            changed["spark_conf"] = "--conf"
+            sources["spark_conf"] = Source("--conf", option=True)
         if self.queue:
-            values["queue"] = self.queue
-            changed["queue"] = "--queue"
+            values["queue"], sources["queue"] = self.queue, Source("--queue", option=True)
         elif self.default_queue:
             values.setdefault("queue", self.default_queue)
-        sources |= {name: Source(option) for name, option in changed.items()}
-        return changed
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -66,9 +66,12 @@ def load(
     axes = _axes(values.pop("axes", None), whole)
     options = _options(values.pop("sweep", {}), axes, whole)
     excludes = _excludes(values.pop("exclude", []), axes, whole)
-    for name, option in spark.apply(values, sources).items():
-        if name in axes:
-            raise UsageError(f"{option}: {name} is an axis of this sweep.", "remove the option or the axis")
+    spark.apply(values, sources)
+    for name in axes:
+        if name in sources and sources[name].option:
+            raise UsageError(
+                f"{sources[name].label}: {name} is an axis of this sweep.", "remove the option or the axis"
+            )
     values.setdefault("name", path.stem)
     base = {name: check(name, value, sources.get(name, whole)) for name, value in values.items()}
     # strong scaling needs the number of workers outside of [axes] too, for the global batch

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Literal
 
 from dlobd.fields import decoded, described, member, plain
-from dlobd.process_id import ProcessId
 from dlobd.record.resources import CoreWaits, EnvironmentCache, Import, PageCache, ResourceUse, SparkMetrics
 from dlobd.schema import Clip, Event, Interval, LayerTime, NotMeasured, OwnJob, Runnable, Status
 
@@ -579,10 +578,6 @@ class RunProcess:
     pid: int = member("Process ID.", "dlobd itself")
     start_ticks: int = member("Start time in clock ticks since boot.", "/proc", unit="ticks")
     domain: str = member("Host, boot ID and time namespace, separated by slashes.")
-
-    def ended(self, here: str) -> bool:
-        """Return True if the process has ended; see `ProcessId.ended`."""
-        return ProcessId(self.pid, self.start_ticks).ended(self.domain, here)
 
 
 @described(kw_only=True)

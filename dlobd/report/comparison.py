@@ -107,45 +107,43 @@ def _pair(comparison: Comparison, pair: Pair, console: Console) -> None:
     if not pair.paired:
         text.line(console, "The sides ran in different repeats, so a drift of the machine can hide a difference.")
     text.line(console, sentence(WALL, pair.wall), "bold")
-    if not _has_intervals(pair):
-        _differences(comparison, pair, console)
-        return
-    rows = plain_table("seconds", "baseline", "candidate", "difference", "interval", "verdict")
+    intervals = _has_intervals(pair)
+    more = ("interval", "verdict") if intervals else ("percent",)
+    rows = plain_table("seconds", "baseline", "candidate", "difference", *more)
     for name, one in pair.quantities.items():
-        difference = _seconds(one.difference_ns, sign=True), _between(one.difference, 1e9, 3)
-        rows.add_row(title(name), _seconds(one.baseline_ns), _seconds(one.candidate_ns), *difference, one.verdict)
+        seconds = _seconds(one.baseline_ns), _seconds(one.candidate_ns), _seconds(one.difference_ns, sign=True)
+        more = (_between(one.difference, 1e9, 3), one.verdict) if intervals else (_percent(one, ""),)
+        rows.add_row(title(name), *seconds, *more)
     console.print(rows)
+    if intervals:
+        _detectable(comparison, pair, console)
+    if pair.unknown:
+        text.line(console, not_compared(pair))
+    if not intervals:
+        runs = "repeats" if pair.paired else "runs of each side"
+        needed = f"it needs at least {comparison.fewest_wall} {runs} (--repeats)"
+        text.line(console, f"Too few runs for a verdict: {needed}.")
+
+
+def _detectable(comparison: Comparison, pair: Pair, console: Console) -> None:
     rows = plain_table(
         "percent", "difference", "interval", "detects", "seconds", f"runs for {text.percentage(comparison.margin)}"
     )
     for name, one in pair.quantities.items():
-        share = "-" if one.difference_share is None else f"{one.difference_share * 100:+.1f}"
         detects = "-" if one.smallest_ns is None else _seconds(one.smallest_ns)
         part = (
             f"{one.smallest_ns / one.baseline_ns * 100:.1f}" if one.smallest_ns is not None and one.baseline_ns else "-"
         )
-        rows.add_row(title(name), share, _between(one.share, 0.01, 1), part, detects, _needed(one))
+        rows.add_row(title(name), _percent(one, "-"), _between(one.share, 0.01, 1), part, detects, _needed(one))
     console.print(rows)
-    if pair.unknown:
-        text.line(console, not_compared(pair))
 
 
 def _has_intervals(pair: Pair) -> bool:
     return any(one.difference for one in pair.quantities.values())
 
 
-def _differences(comparison: Comparison, pair: Pair, console: Console) -> None:
-    """Print the differences of too few runs, and the number of runs that a verdict needs."""
-    rows = plain_table("seconds", "baseline", "candidate", "difference", "percent")
-    for name, one in pair.quantities.items():
-        share = "" if one.difference_share is None else f"{one.difference_share * 100:+.1f}"
-        seconds = _seconds(one.baseline_ns), _seconds(one.candidate_ns), _seconds(one.difference_ns, sign=True)
-        rows.add_row(title(name), *seconds, share)
-    console.print(rows)
-    if pair.unknown:
-        text.line(console, not_compared(pair))
-    runs = "repeats" if pair.paired else "runs of each side"
-    text.line(console, f"Too few runs for a verdict: it needs at least {comparison.fewest_wall} {runs} (--repeats).")
+def _percent(one: Compared, unknown: str) -> str:
+    return unknown if one.difference_share is None else f"{one.difference_share * 100:+.1f}"
 
 
 def _explain(comparison: Comparison, console: Console) -> None:

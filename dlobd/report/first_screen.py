@@ -6,7 +6,7 @@ Times are formatted in tenths of a second. The rounded parts of a bar sum to the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dlobd.layers import LAYERS, UNATTRIBUTED, title
 from dlobd.record.run import Finding, Run
@@ -55,23 +55,12 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Failure of a run, as lines of text; "" if unknown. `where` is "FILE:LINE", `log` is a path inside the bundle."""
+    """Failure of a run. `facts`: phase, line of the script and cause by name, as far as known."""
 
     reason: str
-    phase: str
-    where: str
-    traceback: tuple[str, ...]
-    java_cause: str
-    log: str
-    next_step: str
-
-
-@dataclass(frozen=True, slots=True)
-class Disclosure:
-    """Details that are closed at first: a title and sentences."""
-
-    title: str
-    lines: tuple[str, ...]
+    facts: dict[str, str] = field(default_factory=dict)
+    traceback: tuple[str, ...] = ()
+    next_step: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +71,7 @@ class FirstScreen:
     failure: None for a run with status ok.
     layers: layers by size, then OTHER and the unattributed time; parts without time are omitted.
     findings: only those above noise; `no_finding` is the grey line that replaces them.
+    disclosures: titles and sentences of details that are closed at first.
     """
 
     headline: str
@@ -94,7 +84,7 @@ class FirstScreen:
     findings: tuple[Finding, ...]
     no_finding: str
     warnings: tuple[str, ...]
-    disclosures: tuple[Disclosure, ...]
+    disclosures: dict[str, tuple[str, ...]]
 
 
 def first_screen(run: Run, bundle: str = "") -> FirstScreen:
@@ -187,14 +177,15 @@ def _applications(run: Run) -> list[tuple[str, str]]:
 def _broken(run: Run, bundle: str) -> Broken:
     reason, found = run.reason or "the reason is unknown", run.failure
     if found is None:  # the run was never submitted, or an earlier dlobd wrote it
-        return Broken(reason, "", "", (), "", "", "")
-    where = f"{found.file}:{found.line}" if found.file else ""
-    phase = f"{found.phase or ''}{f' after {found.after}' if found.after else ''}"
-    log = found.log or ""
-    next_step = found.next_step or (
-        f"read {bundle}/{log}" if bundle and log else f"read {log} in the bundle" * bool(log)
-    )
-    return Broken(reason, phase, where, found.traceback, found.java_cause or "", log, next_step)
+        return Broken(reason)
+    facts = {
+        "Phase": f"{found.phase or ''}{f' after {found.after}' if found.after else ''}",
+        "Script": f"{found.file}:{found.line}" if found.file else "",
+        "Java cause": found.java_cause or "",
+    }
+    log = f"{bundle}/{found.log}" if bundle else f"{found.log} in the bundle"
+    next_step = found.next_step or (f"read {log}" if found.log else "")
+    return Broken(reason, {name: fact for name, fact in facts.items() if fact}, found.traceback, next_step)
 
 
 def _tiles(run: Run, above: Sequence[Finding]) -> tuple[Tile, ...]:
@@ -216,18 +207,17 @@ def _tiles(run: Run, above: Sequence[Finding]) -> tuple[Tile, ...]:
     if not above:
         return (*tiles, Tile("possible saving", "none", "no finding is above noise"))
     largest = max(above, key=lambda row: row.saves_ns)
-    others = f"largest of {len(above)} findings; savings overlap" if len(above) > 1 else title(largest.layer)
+    others = f"largest of {len(above)} findings; savings overlap" if len(above) > 1 else "1 finding"
     return (*tiles, Tile("possible saving", sentences.saving_range(largest), others))
 
 
-def _disclosures(run: Run, found: Summary) -> tuple[Disclosure, ...]:
-    evidence = tuple(filter(None, [sentences.evidence(found)]))
+def _disclosures(run: Run, found: Summary) -> dict[str, tuple[str, ...]]:
     exchange = (
         f"Gradient exchange: {sentences.transport(plane)}" for plane in run.transport or () if plane.plane == EXCHANGE
     )
-    every = (
-        Disclosure("Quality of the evidence", evidence),
-        Disclosure("Checks, noise and caches", tuple(sentences.circumstances(run, found))),
-        Disclosure("Settings", (settings(run), *exchange)),
-    )
-    return tuple(one for one in every if one.lines)
+    every = {
+        "Quality of the evidence": tuple(filter(None, [sentences.evidence(found)])),
+        "Checks, noise and caches": tuple(sentences.circumstances(run, found)),
+        "Settings": (settings(run), *exchange),
+    }
+    return {title: lines for title, lines in every.items() if lines}

@@ -25,6 +25,9 @@ UNREADABLE = "unreadable"
 SORTS = {"date": "run_id", "experiment": "experiment", "wall": "wall_ns", "training": "training_ns", "layer": "layer"}
 """Order of the history -> member of a row. Dates and times are in descending order, names in ascending order."""
 
+HEADS = ("date (UTC)", "experiment", "status", "largest layer", "wall, s", "training, s")
+"""Headings of `Row.figures`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -39,6 +42,14 @@ class Row:
     layer: str | None
     layer_ns: int | None
     path: str
+
+    @property
+    def figures(self) -> tuple[str | None, ...]:
+        """Texts for the date in UTC, experiment, status, largest layer, wall time and training in seconds."""
+        share = f" {text.percentage((self.layer_ns or 0) / self.wall_ns)}" if self.wall_ns else ""
+        largest = f"{title(self.layer)}{share}" if self.layer else None
+        seconds = (None if ns is None else f"{ns / 1e9:.1f}" for ns in (self.wall_ns, self.training_ns))
+        return self.started_at[:16].replace("T", " "), self.experiment, self.status, largest, *seconds
 
 
 class _Layer(TypedDict):
@@ -93,13 +104,8 @@ def rows(bundles: Sequence[Bundle], statuses: Iterable[str] = (), sort: str = "d
 
 
 def show(found: Sequence[Row], console: Console) -> None:
-    """Print the table of runs; dates are in UTC."""
-    heads = "run", "date (UTC)", "experiment", "status", "largest layer", "wall, s", "training, s"
-    table = plain_table(*heads, texts=5)
+    """Print the table of runs."""
+    table = plain_table("run", *HEADS, texts=5)
     for one in found:
-        share = f" {text.percentage((one.layer_ns or 0) / one.wall_ns)}" if one.wall_ns else ""
-        largest = f"{title(one.layer)}{share}" if one.layer else "-"
-        texts = one.run_id, one.started_at[:16].replace("T", " "), one.experiment, one.status, largest
-        times = ("-" if ns is None else f"{ns / 1e9:.1f}" for ns in (one.wall_ns, one.training_ns))
-        table.add_row(*map(Text, texts), *times)
+        table.add_row(*(Text(figure or "-") for figure in (one.run_id, *one.figures)))
     console.print(table)

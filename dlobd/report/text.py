@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
-from typing import Any
+from functools import partial
 
 from rich.console import Console
 from rich.text import Text
@@ -24,18 +24,13 @@ def columns(console: Console) -> int:
     return min(console.width - 1, MOST_COLUMNS)
 
 
-def wrapped(text: str, width: int, indent: str = "", **options: Any) -> list[str]:
-    """Wrap text between words: paths, commands and names of properties stay whole, so that they can be copied."""
-    return textwrap.wrap(
-        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, **options
-    )
-
-
 def line(console: Console, text: str, style: str = "", hanging: str = "") -> None:
-    """Print a line, wrapped at the width of the terminal; `hanging`: additional indent of its continuation."""
+    """Print a line, wrapped at the width of the terminal between words, so that paths and names can be copied.
+    `hanging`: additional indent of its continuation."""
+    wrap = partial(textwrap.wrap, width=columns(console), break_long_words=False, break_on_hyphens=False)
     for part in text.split("\n"):
         indent = " " * (len(part) - len(part.lstrip()))
-        for row in wrapped(part.lstrip(), columns(console), indent + hanging, initial_indent=indent) or [""]:
+        for row in wrap(part.lstrip(), initial_indent=indent, subsequent_indent=indent + hanging) or [""]:
             console.print(Text(row, style=style), soft_wrap=True)
 
 

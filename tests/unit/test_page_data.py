@@ -14,7 +14,7 @@ from dlobd.attribution.nesting import arrange, by_lane
 from dlobd.bundle.store import Bundle
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.report.first_screen import first_screen
-from dlobd.report.page.data import document
+from dlobd.report.page.data import QUALITIES, document
 from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source, source
 from dlobd.report.page.timeline import MOST_SLICES, timeline
@@ -43,14 +43,14 @@ def _of(**changes: Any) -> Source:
 def test_the_figures_are_those_of_the_record_and_of_the_terminal(captured: Source) -> None:
     page, record = _one(captured), captured.record
     given = {row["layer"]: row for row in record["layers"]}
-    parts = {part["layer"]: part for part in page["parts"]}
+    parts = {part.layer: part for part in page["parts"]}
     assert {layer for layer, row in given.items() if row["ns"]} <= set(parts) <= {*given, UNATTRIBUTED}
-    assert [part["ns"] for part in page["parts"]] == sorted((part["ns"] for part in page["parts"]), reverse=True)
+    assert [part.ns for part in page["parts"]] == sorted((part.ns for part in page["parts"]), reverse=True)
     for layer in parts.keys() & given.keys():
         for key in ("ns", "lo_ns", "hi_ns"):
-            assert parts[layer][key] == given[layer][key]
-    assert sum(part["ns"] for part in page["parts"]) == record["wall_ns"]
-    assert all(sum(part["qualities"]) == part["ns"] for part in page["parts"])
+            assert getattr(parts[layer], key) == given[layer][key]
+    assert sum(part.ns for part in page["parts"]) == record["wall_ns"]
+    assert all(sum(getattr(part, name) for name in QUALITIES.values()) == part.ns for part in page["parts"])
     assert page["screen"] == first_screen(captured.run)
     assert page["record"] == record
 
@@ -194,6 +194,6 @@ def test_the_same_run_given_twice_is_reported() -> None:
     first, changed = _of(), _of(reason="edited")
     found = document([first, first])
     assert len(found["runs"]) == 1
-    assert found["repeated"] == [f"Run {first.run.run_id} was given more than once; the page shows it once."]
+    assert found["repeated"] == [f"Run {first.run.run_id} was given more than once; it is shown once."]
     found = document([first, changed])
     assert "A and B are the same run" in found["comparison"]["notes"][0]

@@ -321,9 +321,8 @@ def test_every_label_of_the_first_screen_is_in_the_registry_of_words(capture: st
 
 def test_the_transport_of_gradients_is_in_the_details() -> None:
     soft = Plane("exchange", "verbs", "rxe0:1", "", (), True, (), "rdma", True)
-    details = [
-        line for one in first_screen(replace(run_of("quick-run"), transport=(soft,))).disclosures for line in one.lines
-    ]
+    disclosures = first_screen(replace(run_of("quick-run"), transport=(soft,))).disclosures
+    details = [line for lines in disclosures.values() for line in lines]
     assert any(line.startswith("Gradient exchange: verbs over rxe0:1, Soft-RoCE in software") for line in details)
 
 
@@ -376,7 +375,7 @@ def test_several_runs_have_bars_differences_and_a_verdict_in_this_order() -> Non
 def test_a_run_that_is_given_twice_is_reported_and_shown_once() -> None:
     run = run_of("quick-run")
     found = of_several(run, run)
-    assert found.startswith(f"Run {run.run_id} was given more than once: it is shown once.")
+    assert found.startswith(f"Run {run.run_id} was given more than once; it is shown once.")
     assert found.count("The run took") == 1
     assert "Differences" not in found
 

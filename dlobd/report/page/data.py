@@ -8,7 +8,6 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from string import ascii_uppercase
 from typing import Any
 
 import pandas as pd
@@ -17,13 +16,13 @@ from dlobd import __version__
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
 from dlobd.report import sentences, tables
+from dlobd.report.compared import common_settings, compared, labelled, own_settings
 from dlobd.report.first_screen import first_screen
-from dlobd.report.page.compared import common_settings, compared, own_settings
 from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source
 from dlobd.report.page.steps import stepping_lanes, steps
 from dlobd.report.page.timeline import timeline
-from dlobd.report.summary import Part, Summary, machine_of, slowest_rank, summary
+from dlobd.report.summary import Summary, machine_of, slowest_rank, summary
 from dlobd.report.words import WORDS, layer_words
 from dlobd.schema import Attribution, Event
 from dlobd.spans import INSTANTS
@@ -42,22 +41,21 @@ MOST_RANKS = 40
 DARK = ("#0072B2", "#882255")
 """Colours of layers that need white text."""
 
-QUALITIES = ("measured", "between marks", "named wait", "unexplained")
-"""Qualities of evidence, in the order of a layer's bar."""
+QUALITIES = {
+    "measured": "measured_ns",
+    "between marks": "between_marks_ns",
+    "named wait": "named_wait_ns",
+    "unexplained": "unexplained_ns",
+}
+"""Quality of evidence, in the order of a layer's bar -> member of `Part`."""
 
 
 def document(sources: Sequence[Source]) -> dict[str, object]:
     """Build the view of the page for runs in the given order. A run that is given twice is shown once."""
-    kept: list[Source] = []
-    repeated: list[str] = []
-    for source in sources:
-        if any(source.record == other.record for other in kept):
-            repeated.append(f"Run {source.run.run_id} was given more than once; the page shows it once.")
-        else:
-            kept.append(source)
+    labels, repeated = labelled([source.run for source in sources])
+    kept = [sources[place] for place in labels.values()]
     runs = [source.run for source in kept]
     shared = common_settings(runs)
-    labels = [ascii_uppercase[place] if place < 26 else str(place + 1) for place in range(len(kept))]
     charts = [_charts(source) for source in kept]
     views = [_view(*one, shared) for one in zip(kept, labels, charts, strict=True)]
     longest_ns = max([run.wall_ns or 0 for run in runs] + [1])
@@ -68,8 +66,8 @@ def document(sources: Sequence[Source]) -> dict[str, object]:
         "version": __version__,
         "runs": views,
         "common": shared,
-        "repeated": list(dict.fromkeys(repeated)),
-        "comparison": compared(runs, labels) if len(runs) > 1 else None,
+        "repeated": repeated,
+        "comparison": compared(runs, list(labels)) if len(runs) > 1 else None,
         "longest_ns": longest_ns,
         "largest_ns": max(largest_ns, *(run.unattributed_ns or 0 for run in runs)),
         "glossary": WORDS | layer_words(),
@@ -97,7 +95,6 @@ def _title(runs: Sequence[Run]) -> str:
 
 
 def _view(source: Source, label: str, charts: dict[str, Any], shared: dict[str, object]) -> dict[str, object]:
-    """Build the facts of a run that the template shows without a script."""
     run, found = source.run, summary(source.run)
     everything = (*found.parts, *((found.unattributed,) if found.unattributed else ()))
     return {
@@ -106,7 +103,7 @@ def _view(source: Source, label: str, charts: dict[str, Any], shared: dict[str, 
         "screen": first_screen(run),
         "changed": source.changed,
         "no_timeline": source.no_timeline,
-        "parts": sorted((_part(part) for part in everything if part.ns or part.hi_ns), key=lambda part: -part["ns"]),
+        "parts": sorted((part for part in everything if part.ns or part.hi_ns), key=lambda part: -part.ns),
         "sum": sentences.total(found),
         "by_span": charts["icicle"]["by_span"],
         "anatomy": {
@@ -148,7 +145,6 @@ def _tables(run: Run, found: Summary) -> dict[str, object]:
 
 
 def _charts(source: Source) -> dict[str, object]:
-    """Build the data of a run's charts, which scripts draw."""
     run, traced = source.run, source.trace and source.attribution
     return {
         "id": run.run_id,
@@ -163,21 +159,6 @@ def _charts(source: Source) -> dict[str, object]:
         "usage": _points(source),
         "cores": run.resources.hosts[0].cores if run.resources else None,
         "record": source.record,
-    }
-
-
-def _part(part: Part) -> dict[str, Any]:
-    """Convert a part; `qualities` are the times measured, between marks, in named waits, and unexplained."""
-    return {
-        "layer": part.layer,
-        "title": part.title,
-        "ns": part.ns,
-        "share": part.share,
-        "lo_ns": part.lo_ns,
-        "hi_ns": part.hi_ns,
-        "unexplained_ns": part.unexplained_ns,
-        "below_resolution": part.below_resolution,
-        "qualities": [part.measured_ns, part.between_marks_ns, part.named_wait_ns, part.unexplained_ns],
     }
 
 

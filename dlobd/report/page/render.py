@@ -12,17 +12,22 @@ import base64
 import hashlib
 import json
 import math
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from importlib import resources
+from pathlib import Path
+from urllib.parse import quote
 
 import jinja2
 from markupsafe import Markup, escape
 
+from dlobd import __version__
+from dlobd.bundle.store import Bundle
 from dlobd.layers import LAYERS
-from dlobd.report import sentences, tables, text
+from dlobd.report import history, sentences, tables, text
 
 SCRIPTS = ("dom.js", "tables.js", "theme.js", "specs.js", "timeline.js", "charts.js")
 """Scripts of the page of runs in their order of execution, in one scope."""
@@ -36,14 +41,23 @@ NAMES = re.compile(r"(?P<property>\b[a-z][\w-]{0,60}(?:\.[\w-]{1,60}){2,})|(?P<o
 
 def render(document: Mapping[str, object]) -> str:
     """Render the view of `dlobd.report.page.data` as HTML."""
-    own = "\n".join(_asset(name) for name in SCRIPTS)
-    return _page("page.html", document, {"data": document["charts"], "charts": charts(), "page": own})
+    parts = {"data": document["charts"], "charts": charts(), "page": "\n".join(map(_asset, SCRIPTS))}
+    return _page("page.html", document, parts)
 
 
-def render_index(document: Mapping[str, object]) -> str:
-    """Render the view of `dlobd.report.page.index` as HTML."""
-    own = "\n".join(_asset(name) for name in INDEX_SCRIPTS)
-    return _page("index.html", document, {"page": own})
+def render_index(bundles: Sequence[Bundle], page: Path) -> str:
+    """Render the list of runs as HTML, the newest first. Links are relative to the directory of `page`."""
+    base, rows = page.absolute().parent, history.rows(bundles)
+    days = " to ".join(dict.fromkeys(row.started_at[:10] for row in (rows[-1], rows[0]))) if rows else ""
+    places = [[("bundle", Path(row.path)), ("report", Path(row.path, "report.html"))] for row in rows]
+    links = [[(name, quote(os.path.relpath(path, base))) for name, path in found if path.exists()] for found in places]
+    view = {
+        "title": f"{len(rows)} runs, {days} - dlobd" if rows else "0 runs - dlobd",
+        "version": __version__,
+        "heads": history.HEADS,
+        "rows": list(zip(rows, links, strict=True)),
+    }
+    return _page("index.html", view, {"page": "\n".join(map(_asset, INDEX_SCRIPTS))})
 
 
 def _page(template: str, document: Mapping[str, object], parts: Mapping[str, object]) -> str:

@@ -66,9 +66,8 @@ def _print_in_rows(pieces: Sequence[Text], console: Console) -> None:
 
 def _print_failure(failure: Broken, console: Console) -> None:
     text.heading(console, failure.reason)
-    for name, value in (("Phase", failure.phase), ("Script", failure.where), ("Java cause", failure.java_cause)):
-        if value:
-            text.line(console, f"{name}: {value}")
+    for name, fact in failure.facts.items():
+        text.line(console, f"{name}: {fact}")
     for line in failure.traceback:
         console.print(Text(line, "dim"), soft_wrap=True)
     if failure.next_step:
@@ -76,7 +75,6 @@ def _print_failure(failure: Broken, console: Console) -> None:
 
 
 def _print_tiles(tiles: Sequence[Tile], console: Console) -> None:
-    """Print the key figures, one per line."""
     if tiles:
         console.print()
     width = max((len(tile.word) for tile in tiles), default=0)

@@ -16,7 +16,6 @@ from dlobd.bundle.store import Bundle
 from dlobd.layers import LAYERS
 from dlobd.report.first_screen import first_screen
 from dlobd.report.page.data import document
-from dlobd.report.page.index import index
 from dlobd.report.page.render import render, render_index
 from dlobd.report.page.source import Source
 from tests import records
@@ -281,7 +280,7 @@ def test_the_index_lists_runs(opened: Open, tmp_path: Path, scripts: bool) -> No
     folder = tmp_path / "softmax-mnist-quick"
     bundles = [Bundle(copied(name, folder).path.rename(folder / run_id)) for name, run_id in names.items()]
     page = tmp_path / "index.html"
-    page.write_text(render_index(index(bundles, page)))
+    page.write_text(render_index(bundles, page))
     for viewport in ({"width": 1200, "height": 800}, NARROW):
         with opened(page, java_script_enabled=scripts, viewport=viewport) as found:
             rows = found.page.locator("tbody tr")

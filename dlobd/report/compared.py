@@ -1,8 +1,9 @@
-"""Comparison of several runs: common settings, differing settings, and the verdicts of `dlobd compare`."""
+"""Several runs for the terminal and the page: their labels, differing settings, and the verdicts of `dlobd compare`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from string import ascii_uppercase
 
 from dlobd.compare.comparison import Comparison, Pair, common, compare
 from dlobd.compare.compatibility import settings
@@ -17,6 +18,14 @@ from dlobd.report.tables import Table
 
 LEAST_S = 0.05
 """Shorter layers have no row in the table of differences, which has tenths of a second."""
+
+
+def labelled(runs: Sequence[Run]) -> tuple[dict[str, int], list[str]]:
+    """Return the places of the different runs by label A, B, and so on, and a note for each run given twice."""
+    kept = [place for place, run in enumerate(runs) if run not in runs[:place]]
+    labels = {ascii_uppercase[at] if at < 26 else str(at + 1): place for at, place in enumerate(kept)}
+    again = dict.fromkeys(run.run_id for place, run in enumerate(runs) if place not in kept)
+    return labels, [f"Run {run_id} was given more than once; it is shown once." for run_id in again]
 
 
 def common_settings(runs: Sequence[Run]) -> dict[str, object]:
@@ -41,7 +50,9 @@ def compared(runs: Sequence[Run], labels: Sequence[str]) -> dict[str, object]:
     }
 
     def label(run: Run) -> str:
-        return " ".join(f"{name}={value}" for name, value in own_settings(run, shared).items()) or run.experiment
+        return (
+            " ".join(f"{name}={value or 'none'}" for name, value in own_settings(run, shared).items()) or run.experiment
+        )
 
     baseline, *candidates = without_series("", runs).grouped(label).values()
     if not candidates:
