@@ -95,7 +95,7 @@ def first_screen(run: Run, bundle: str = "") -> FirstScreen:
     above = tuple(row for row in run.findings if row.above_noise) if ok else ()
     failure = None if run.status == "ok" else _broken(run, bundle)
     if run.failure and run.failure.no_spark:
-        return FirstScreen(_headline(run, layers), (*facts(run),), failure, (), (), "", (), (), "", (), ())
+        return FirstScreen(_headline(run, layers), (*facts(run),), failure, (), (), "", (), (), "", (), {})
     return FirstScreen(
         headline=_headline(run, layers),
         subtitle=(*facts(run), *_applications(run)),
