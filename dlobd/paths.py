@@ -149,11 +149,11 @@ def links_dir() -> Path:
     removes. If both paths are too long or need a link themselves, it is in /tmp.
     """
     cache = cache_dir()
-    xdg = os.environ.get("XDG_STATE_HOME", "")
-    state = Path(xdg) if os.path.isabs(xdg) else Path.home() / ".local" / "state"
     name = _digest(str(cache))
     last = TEMPORARY / f"dlobd-{os.getuid()}-{name}"
-    return next((path for path in (cache / "links", state / "dlobd" / name) if _holds_links(path)), last)
+    return next(
+        (path for path in (cache / "links", _xdg("XDG_STATE_HOME", ".local/state") / name) if _holds_links(path)), last
+    )
 
 
 def _holds_links(path: Path) -> bool:

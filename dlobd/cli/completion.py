@@ -37,18 +37,13 @@ def answer(command: Any) -> int:
     return 0
 
 
-def experiments(context: typer.Context) -> Words:
-    """Propose built-in experiments; nothing for the arguments of a script. Without a proposal, bash proposes files."""
+def built_in(context: typer.Context) -> Words:
+    """Propose built-in experiments or, for `dlobd sweep`, sweeps; nothing for the arguments of a script. Without a
+    proposal, bash proposes files."""
     from dlobd.experiment.files import titles
 
-    return [] if context.params.get("job") else titles("experiment")
-
-
-def sweeps() -> Words:
-    """Propose built-in sweeps."""
-    from dlobd.experiment.files import titles
-
-    return titles("sweep")
+    kind = "sweep" if context.info_name == "sweep" else "experiment"
+    return [] if context.params.get("job") else titles(kind)
 
 
 def settings(incomplete: str) -> Words:

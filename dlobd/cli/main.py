@@ -110,15 +110,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except typer.TyperException as error:
         return _usage_error(error)
-    except ModuleNotFoundError as error:
-        if not error.name or error.name.split(".")[0] == "dlobd":
-            return _fail(f"unexpected failure: {_unexpected()} Its traceback is in {_keep_traceback()}", 1)
-        missing = SetupError(
-            f"the Python package {error.name} is not installed; the base package of dlobd only reads bundles.",
-            "pip install 'dlobd[run]'",
-        )
-        return _fail(missing.line, missing.exit_code)
-    except Exception:  # noqa: BLE001  the user gets one line; the traceback is kept in a file
+    except Exception as error:  # noqa: BLE001  the user gets one line; the traceback is kept in a file
+        if isinstance(error, ModuleNotFoundError) and (error.name or "dlobd").split(".")[0] != "dlobd":
+            what = f"the Python package {error.name} is not installed; the base package of dlobd only reads bundles."
+            return _fail(SetupError(what, "pip install 'dlobd[run]'").line, SetupError.exit_code)
         return _fail(f"unexpected failure: {_unexpected()} Its traceback is in {_keep_traceback()}", 1)
 
 

@@ -43,7 +43,7 @@ def run(
             metavar="[EXPERIMENT]...",
             help="TOML files or names of built-in experiments (default softmax-mnist); several experiments are "
             "interleaved. Or your own script, as with --job, then its arguments.",
-            autocompletion=completion.experiments,
+            autocompletion=completion.built_in,
         ),
     ] = None,
     settings: Annotated[

@@ -21,7 +21,7 @@ def sweep(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="SWEEP", help="TOML file or name of a built-in sweep.", autocompletion=completion.sweeps
+            metavar="SWEEP", help="TOML file or name of a built-in sweep.", autocompletion=completion.built_in
         ),
     ],
     conf: Conf = None,

@@ -149,7 +149,7 @@ def build(
     experiment = decoded(Experiment, checked | changed)
     for name, why, remedy in _problems(experiment, stored):
         with contextlib.suppress(ValueError):  # an invalid data set
-            admit(_sized(experiment))
+            admit(decoded(Experiment, dataclasses.asdict(experiment) | memory.derived(experiment)))
         # the user may have changed another setting of the combination
         options = [one for one in (name, *_WITH.get(name, ())) if one in sources and sources[one].option]
         at = options[0] if options else name
@@ -157,11 +157,7 @@ def build(
     if stored or not (sizes := memory.derived(experiment)):
         return experiment
     note(f"derived: {', '.join(f'{name}={value}' for name, value in sizes.items())}")
-    return _sized(experiment)
-
-
-def _sized(experiment: Experiment) -> Experiment:
-    return decoded(Experiment, dataclasses.asdict(experiment) | memory.derived(experiment))
+    return decoded(Experiment, dataclasses.asdict(experiment) | sizes)
 
 
 def require(values: Mapping[str, object], needed: Iterable[str], whole: Source) -> None:

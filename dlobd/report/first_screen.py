@@ -27,7 +27,6 @@ EXCHANGE = "exchange"
 BEGINNINGS = {
     "running": "The run has not finished",
     "failed": "The run failed",
-    "invalid": "The run is invalid",
     "interrupted": "The run was interrupted",
 }
 

@@ -29,9 +29,7 @@ def evidence(found: Summary) -> str:
     """Format the quality of the evidence as fractions of the wall time; "" without a breakdown."""
     if not (found.wall_ns and found.parts):
         return ""
-    seen = found.seen
-    shares = (seen.measured_ns, seen.named_wait_ns, seen.between_marks_ns)
-    measured, waits, between = (text.percent(found.share(ns)) for ns in shares)
+    measured, between, waits = (text.percent(found.share(ns)) for ns in found.seen_ns)
     unknown = f"{found.unknown_ns / 1e9:.1f} s ({text.percent(found.unknown_share)} %) unexplained"
     return f"Evidence: {measured} % measured, {waits} % known waits, {between} % inferred, {unknown}."
 

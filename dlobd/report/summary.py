@@ -56,15 +56,6 @@ class Length:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """Explained time of all layers, by the quality of its evidence."""
-
-    measured_ns: int
-    between_marks_ns: int
-    named_wait_ns: int
-
-
-@dataclass(frozen=True, slots=True)
 class Hidden:
     """Bounds of a layer's time inside another layer, summed over intervals with equal sources."""
 
@@ -91,6 +82,7 @@ class Summary:
     """Figures of one run. Without a window, `parts` is empty and `wall_ns` is None.
 
     parts: layers in the order of reports, without unattributed time.
+    seen_ns: explained time of all layers: measured, between marks, and in named waits.
     unknown_ns: unexplained time, inside and outside of layers.
     missing_ns: wall time - sum of its parts; 0 unless the record is damaged.
     failed: checks that failed.
@@ -102,7 +94,7 @@ class Summary:
     window: str
     parts: tuple[Part, ...]
     unattributed: Part | None
-    seen: Seen
+    seen_ns: tuple[int, int, int]
     unknown_ns: int
     missing_ns: int
     causes: tuple[Length, ...]
@@ -134,10 +126,10 @@ def summary(run: Run) -> Summary:
         wall_ns=wall_ns,
         window=run.window.name if run.window else "window unknown",
         parts=tuple(_part(run, layer, layer.layer in hidden_in) for layer in run.layers),
-        unattributed=Part(UNATTRIBUTED, UNATTRIBUTED, rest_ns, _share(run, rest_ns), rest_ns, rest_ns, rest_ns)
+        unattributed=Part(UNATTRIBUTED, UNATTRIBUTED, rest_ns, rest_ns / (wall_ns or 1), rest_ns, rest_ns, rest_ns)
         if wall_ns is not None
         else None,
-        seen=Seen(
+        seen_ns=(
             sum(row.measured_ns for row in run.layers),
             sum(row.between_marks_ns for row in run.layers),
             sum(row.named_wait_ns for row in run.layers),
@@ -211,17 +203,13 @@ def _dataset(name: str) -> str:
     return f"{name} ({row.title})" if row and row.part_of else name
 
 
-def _share(run: Run, ns: int) -> float:
-    return ns / run.wall_ns if run.wall_ns else 0.0
-
-
 def _part(run: Run, row: LayerTime, hidden: bool) -> Part:
     small = not hidden and 0 < row.ns < row.hi_ns - row.ns
     return Part(
         row.layer,
         title(row.layer),
         row.ns,
-        _share(run, row.ns),
+        row.ns / run.wall_ns if run.wall_ns else 0.0,
         row.lo_ns,
         row.hi_ns,
         row.unexplained_ns,

@@ -113,8 +113,7 @@ def evidence(found: Summary) -> Table:
     rows = _values(found.parts, "title measured_ns between_marks_ns named_wait_ns unexplained_ns")
     if found.unattributed:
         rows.append((found.unattributed.title, 0, 0, 0, found.unattributed.ns))
-    seen = found.seen
-    sums = seen.measured_ns, seen.between_marks_ns, seen.named_wait_ns, found.unknown_ns
+    sums = *found.seen_ns, found.unknown_ns
     totals = [("total", *sums), ("of wall time", *(text.percentage(found.share(ns), 1) for ns in sums))]
     heads = "layer | measured, s:s | between marks, s:s | named waits, s:s | unexplained, s:s"
     return Table("Quality of the evidence", heads, rows, totals=totals)

@@ -116,23 +116,18 @@ def tracebacks(lines: Sequence[str]) -> Iterator[Traceback]:
     """Yield the tracebacks of a log, also those inside the messages of others."""
     found = Traceback()
     for line in lines:
-        frame = _FRAME.match(line)
-        if line.endswith(HEADER) or (frame and (found.message or not found.lines)):  # a SyntaxError has no header
+        header, frame = line.endswith(HEADER), _FRAME.match(line)
+        in_message = found.message or (found.lines and not header and not line.startswith(" "))
+        starts = header or (frame and (found.message or not found.lines))  # a SyntaxError has no header
+        if starts or (in_message and _LOG_LINE.match(line)):
             if found.message:
                 yield found
-            found = Traceback()
-            if line.endswith(HEADER):
-                found.lines.append(HEADER)
+            found = Traceback([HEADER] if header else [])
+        elif in_message:
+            found.message.append(line)
         if frame:
             found.frames.append((frame[1], int(frame[2])))
-        if found.message or (found.lines and not line.endswith(HEADER) and not line.startswith(" ")):
-            if _LOG_LINE.match(line):
-                if found.message:
-                    yield found
-                found = Traceback()
-            else:
-                found.message.append(line)
-        elif (found.lines or frame) and not line.endswith(HEADER):
+        if (frame or found.lines) and not (header or found.message):
             found.lines.append(line)
     if found.message:
         yield found

@@ -44,11 +44,10 @@ def source(bundle: Bundle) -> Source:
     try:
         trace = frames.trace
         found = attribute(trace)
-    except DlobdError as error:
-        return Source(run, record, None, None, None, changed, f"No timeline: {error.what}")
     except Exception as error:  # noqa: BLE001  damaged evidence can raise anything; the record is still valid
-        why = f"No timeline: the evidence cannot be read ({type(error).__name__}: {str(error)[:200]})."
-        return Source(run, record, None, None, None, changed, why)
+        unreadable = f"the evidence cannot be read ({type(error).__name__}: {str(error)[:200]})."
+        why = error.what if isinstance(error, DlobdError) else unreadable
+        return Source(run, record, None, None, None, changed, f"No timeline: {why}")
     return Source(run, record, trace, found, frames, (*_differs(run, found), *changed))
 
 

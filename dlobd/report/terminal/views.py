@@ -79,13 +79,11 @@ def findings(run: Run, console: Console) -> None:
         text.line(console, f"   Remedy: {row.remedy}")
         text.line(console, f"   Unless: {row.unless}")
         text.line(console, f"   Code: {row.finding}")
-    below = [row for row in run.findings if not row.above_noise]
-    if below:
+    if below := [row for row in run.findings if not row.above_noise]:
         text.heading(console, "Below noise")
-    for row in below:  # no table, whose narrow columns would break names of properties
-        text.line(console, f"{title(row.layer)}: {sentences.finding(row)}")
-        text.line(console, f"   Remedy: {row.remedy}")
-    if below:
+        for row in below:  # no table, whose narrow columns would break names of properties
+            text.line(console, f"{title(row.layer)}: {sentences.finding(row)}")
+            text.line(console, f"   Remedy: {row.remedy}")
         text.line(console, f"Noise: {sentences.noise(run)}.")
 
 
