@@ -289,8 +289,8 @@ def test_the_index_lists_runs(opened: Open, tmp_path: Path, scripts: bool) -> No
             assert found.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
             assert found.page.locator("th button").count() == (6 if scripts else 0)
             if scripts:
-                found.page.locator("th button").nth(3).click()
-                walls = [float(text) for text in found.page.locator("tbody td:nth-child(4)").all_inner_texts()]
+                found.page.locator("th button").nth(4).click()
+                walls = [float(text) for text in found.page.locator("tbody td:nth-child(5)").all_inner_texts()]
                 assert walls == sorted(walls, reverse=True)
             assert found.page.evaluate(LOW_CONTRAST) == []
 
