@@ -516,9 +516,9 @@ SPARK_CONTEXT_STOPPED = InstantKind("SparkContext stopped", "the driver can exit
 LAUNCHER_SHUT_DOWN = InstantKind("launcher shut down", "the application can be ended")
 JOB_FAILED = InstantKind("job failed", attributes="cause")
 JOB_FAILED_LINE = f"dlobd: {JOB_FAILED}: "
-TRAINING_LINE = "dlobd: training: "
-"""Begin of a line of the driver's stdout; the rest is JSON: the chief's last `step`, and its `loss`."""
 """Prefix of the output line with the cause of a failure, for jobs that record no spans."""
+TRAINING_LINE = "dlobd: training: "
+"""Prefix of a line of the driver's stdout; the rest is JSON: the chief's last `step`, and its `loss`."""
 TRAINING_FAILED = InstantKind("training failed", attributes="cause")  # the launcher's choice among all causes
 NODES_MISSING = InstantKind("nodes missing", attributes="nodes registered executors")  # `nodes`: requested
 PACKAGE_IMPORTED = InstantKind("package imported", attributes="package by ns own_ns")  # own: without nested imports

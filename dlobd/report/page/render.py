@@ -52,7 +52,7 @@ def render_index(bundles: Sequence[Bundle], page: Path) -> str:
     places = [[("bundle", Path(row.path)), ("report", Path(row.path, "report.html"))] for row in rows]
     links = [[(name, quote(os.path.relpath(path, base))) for name, path in found if path.exists()] for found in places]
     view = {
-        "title": f"{len(rows)} runs, {days} - dlobd" if rows else "0 runs - dlobd",
+        "title": f"{len(rows)} {'run' if len(rows) == 1 else 'runs'}, {days} - dlobd" if rows else "0 runs - dlobd",
         "version": __version__,
         "heads": history.HEADS,
         "rows": list(zip(rows, links, strict=True)),
