@@ -59,7 +59,7 @@ def test_the_packed_environment_is_what_runs(shared_cluster, alone, quick_run, t
         launch = [line for line in lines if not line.startswith("export PATH=")]
         assert any("__spark_libs__" in line for line in launch)
         assert not [line for line in launch if f"{sys.prefix}/" in line]
-    entries = {path.name for path in alone.cache.iterdir()} - {"daemons"}  # which the fixture lends
+    entries = {path.name for path in alone.cache.iterdir()} - {"daemons", ".lock"}  # the fixture lends `daemons`
     assert entries == {"packed", "remote", "runs", "submitted"}, "no cluster of our own"
     run = json.loads((ended.bundle.path / "run.json").read_text())
     assert run["setup"]["upload_ns"] > 0
