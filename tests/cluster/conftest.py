@@ -79,8 +79,9 @@ class Ended:
 
     @property
     def said(self) -> list[str]:
-        assert "Traceback" not in self.out + self.err, self.err
-        return [line for line in self.err.splitlines() if not line.startswith("[")]
+        own = [line for line in self.err.splitlines() if not line.startswith("    | ")]  # the output of a script
+        assert "Traceback" not in "\n".join([self.out, *own]), self.err
+        return [line for line in own if not line.startswith("[")]
 
     @property
     def line(self) -> str:
