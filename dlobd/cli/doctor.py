@@ -52,7 +52,7 @@ def doctor(
         for finding in findings:
             print(
                 f"{finding.verdict:7} {finding.part:{width}} {finding.what}"
-                + f"  Next: {finding.remedy.removesuffix('.')}" * bool(finding.remedy)
+                + f"  Next: {finding.remedy}" * bool(finding.remedy)
             )
         print("Ports open during a run:")
         for listener in listeners(hadoop_conf):

@@ -44,13 +44,14 @@ def report(
     first, *others = bundles
     name = f"report-and-{len(others)}-more.html" if others else "report.html"
     file = checked(output, first.path / name, TYPES, force)
-    for bundle in bundles:
-        warn_if_changed(bundle, bundle.read())
     from dlobd.report.page.data import document
     from dlobd.report.page.render import render
     from dlobd.report.page.source import source
 
-    write(file, render(document([source(bundle) for bundle in bundles])))
+    sources = [source(bundle) for bundle in bundles]
+    for bundle, found in zip(bundles, sources, strict=True):
+        warn_if_changed(bundle, found.run)
+    write(file, render(document(sources)))
     if file != STDOUT:
         print(f"open: {file.absolute().as_uri()}")
 

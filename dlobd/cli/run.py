@@ -189,7 +189,7 @@ def run_series(series: Series, repeats: int, dry_run: bool, cluster: ExternalClu
         from dlobd.compare.sweep_frame import write_csv
 
         print(f"frame: {write_csv(series)}")
-    return print_series(series, bundles, repeats)
+    return print_series(series, bundles)
 
 
 def spark_options(conf: Sequence[str] | None, queue: str, hadoop_conf: Path | None) -> Options:

@@ -29,12 +29,9 @@ def find_run(ref: str, out: Path) -> Bundle:
     return bundle
 
 
-def print_series(series: Series, bundles: dict[Cell, Bundle], repeats: int | None = None) -> int:
-    """Print the tables of a series, the comparison of its points, and its bundles; return the highest exit code.
-
-    Args:
-        repeats: number of repeats that are compared; None for all.
-    """
+def print_series(series: Series, bundles: dict[Cell, Bundle]) -> int:
+    """Print the tables of finished runs of a series, the comparison of its points, and the bundles; return the highest
+    exit code."""
     from rich.console import Console
 
     from dlobd.report import repeats as tables
@@ -47,19 +44,19 @@ def print_series(series: Series, bundles: dict[Cell, Bundle], repeats: int | Non
         console = Console(highlight=False)
         tables.table(found, console)
         if len(found) > 1:
-            _compare(series, list(found), repeats, console)
+            _compare(series, list(found), bundles, console)
     for cell, bundle in bundles.items():
         print(f"{cell.point}, repeat {cell.repeat}: {bundle.path}")
     print(f"series: {series.path}")
     return max(EXIT_CODES[run.status] for runs in found.values() for run in runs)
 
 
-def _compare(series: Series, labels: list[str], repeats: int | None, console: Console) -> None:
+def _compare(series: Series, labels: list[str], bundles: dict[Cell, Bundle], console: Console) -> None:
     from dlobd.compare.comparison import compare
     from dlobd.compare.runset import of_series
     from dlobd.report.comparison import show
 
-    points = of_series(series, repeats).points()
+    points = of_series(series, bundles).points()
     baseline, *others = labels
     pairs = [(points[baseline], points[other]) for other in others if baseline in points and other in points]
     try:

@@ -91,16 +91,15 @@ def without_series(label: str, runs: Iterable[Run]) -> RunSet:
     return RunSet(label, tuple(members))
 
 
-def of_series(series: scheduling.Series, repeats: int | None = None) -> RunSet:
-    """Read the finished runs of a series in the order of its points; with `repeats`, only those of the first `repeats`
-    repeats. Raises BundleError if a bundle cannot be read."""
+def of_series(series: scheduling.Series, ended: Mapping[scheduling.Cell, store.Bundle] | None = None) -> RunSet:
+    """Read the finished runs of a series in the order of its points. `ended`: those to read, if they are known; finding
+    them reads each run. Raises BundleError if a bundle cannot be read."""
     busy = series.busy()
     places = {label: place for place, label in enumerate(series.points)}
-    ended = sorted(series.ended().items(), key=lambda item: (places[item[0].point], item[0].repeat))
+    every = series.ended() if ended is None else ended
     members = tuple(
         Member(bundle.read(), Repeat(series.key, cell.repeat), cell.point, busy[bundle.run_id])
-        for cell, bundle in ended
-        if repeats is None or cell.repeat <= repeats
+        for cell, bundle in sorted(every.items(), key=lambda item: (places[item[0].point], item[0].repeat))
     )
     return RunSet(str(series.path), members, series.axes)
 
@@ -109,10 +108,7 @@ def read(name: str, out: Path) -> RunSet:
     """Resolve a name to runs, as described in the module; run IDs are searched in `out`. Raises UsageError if no run is
     finished, or if a directory has runs of several experiments; BundleError if a bundle cannot be read."""
     if found := series_runs(name):
-        series, ended = found
-        kept = {bundle.run_id for bundle in ended.values()}
-        every = of_series(series)
-        return dataclasses.replace(every, members=tuple(m for m in every.members if m.run.run_id in kept))
+        return of_series(*found)
     path = Path(name)
     if path.is_dir() and not (path / "run.json").exists():
         runs = (entry for entry in path.iterdir() if store.RUN_ID.fullmatch(entry.name))

@@ -76,27 +76,27 @@ class FirstScreen:
     headline: str
     subtitle: tuple[tuple[str, str], ...]
     failure: Broken | None
-    layers: tuple[Part, ...]
-    phases: tuple[Part, ...]
-    lost_work: str
-    tiles: tuple[Tile, ...]
-    findings: tuple[Finding, ...]
-    no_finding: str
-    warnings: tuple[str, ...]
-    disclosures: dict[str, tuple[str, ...]]
+    layers: tuple[Part, ...] = ()
+    phases: tuple[Part, ...] = ()
+    lost_work: str = ""
+    tiles: tuple[Tile, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    no_finding: str = ""
+    warnings: tuple[str, ...] = ()
+    disclosures: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def first_screen(run: Run, bundle: str = "") -> FirstScreen:
     """Collect the facts of a run's first screen. `bundle`: path of the bundle for a command line, if it has one."""
+    layers = _layers(run)
+    headline, failure = _headline(run, layers), None if run.status == "ok" else _broken(run, bundle)
+    if run.failure and run.failure.no_spark:
+        return FirstScreen(headline, tuple(facts(run)), failure)
     found = summary(run)
     ok = run.status == "ok" and bool(run.wall_ns)
-    layers = _layers(run)
     above = tuple(row for row in run.findings if row.above_noise) if ok else ()
-    failure = None if run.status == "ok" else _broken(run, bundle)
-    if run.failure and run.failure.no_spark:
-        return FirstScreen(_headline(run, layers), (*facts(run),), failure, (), (), "", (), (), "", (), {})
     return FirstScreen(
-        headline=_headline(run, layers),
+        headline=headline,
         subtitle=(*facts(run), *_applications(run)),
         failure=failure,
         layers=layers,
