@@ -7,12 +7,9 @@ import io
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
-
-if TYPE_CHECKING:
-    from dlobd.bundle.store import Bundle
 
 VARIABLE = "_DLOBD_COMPLETE"
 """Variable by which the shell asks for proposals."""
@@ -60,16 +57,8 @@ def settings(incomplete: str) -> Words:
 
 def runs(context: typer.Context) -> Words:
     """Propose `latest` and run IDs, the newest first."""
-    return [("latest", "the last run"), *((one.run_id, one.path.parent.name) for one in reversed(_bundles(context)))]
-
-
-def with_runs(context: typer.Context) -> Words:
-    """Propose the experiments that have runs."""
-    return [(name, "") for name in sorted({bundle.path.parent.name for bundle in _bundles(context)})]
-
-
-def _bundles(context: typer.Context) -> list[Bundle]:
     from dlobd.bundle.store import bundles
     from dlobd.experiment.user_config import runs_dir
 
-    return bundles(Path(context.params["out"]) if context.get_parameter_source("out") else runs_dir())
+    every = bundles(Path(context.params["out"]) if context.get_parameter_source("out") else runs_dir())
+    return [("latest", "the last run"), *((one.run_id, one.path.parent.name) for one in reversed(every))]

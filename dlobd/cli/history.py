@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from dlobd.cli import completion
 from dlobd.cli.options import RUNS, Json, Out
 from dlobd.cli.printing import print_json
 from dlobd.errors import UsageError
@@ -18,9 +17,7 @@ MOST = 20
 def history(
     experiments: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[EXPERIMENT]...", help="Only runs of these experiments.", autocompletion=completion.with_runs
-        ),
+        typer.Argument(metavar="[EXPERIMENT]...", help="Only runs of these experiments."),
     ] = None,
     statuses: Annotated[
         list[str] | None,

@@ -19,12 +19,6 @@ RunRef = Annotated[
     str,
     typer.Argument(metavar="[RUN]", help=f"Bundle path, run ID, or {LATEST_HELP}.", autocompletion=completion.runs),
 ]
-RunOrSeries = Annotated[
-    str,
-    typer.Argument(
-        metavar="[RUN]", help=f"Bundle path, run ID, series file, or {LATEST_HELP}.", autocompletion=completion.runs
-    ),
-]
 HadoopConf = Annotated[
     Path | None,
     typer.Option(

@@ -10,8 +10,6 @@ from dlobd.cli.options import EXIT_CODES
 from dlobd.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from dlobd.bundle.store import Bundle
     from dlobd.experiment.series import Cell, Series
 
@@ -34,35 +32,23 @@ def print_series(series: Series, bundles: dict[Cell, Bundle]) -> int:
     exit code."""
     from rich.console import Console
 
+    from dlobd.compare.comparison import compare
+    from dlobd.compare.runset import of_series
     from dlobd.report import repeats as tables
+    from dlobd.report.comparison import show
 
-    found = {label: [b.read() for cell, b in bundles.items() if cell.point == label] for label in series.points}
-    found = {label: runs for label, runs in found.items() if runs}
-    if series.scaling:
-        tables.sweep_table(found, Console(highlight=False, width=tables.WIDTH))
-    else:
-        console = Console(highlight=False)
-        tables.table(found, console)
-        if len(found) > 1:
-            _compare(series, list(found), bundles, console)
+    points = of_series(series, bundles).points()
+    found = {label: point.runs for label, point in points.items()}
+    console = Console(highlight=False, width=tables.WIDTH if series.scaling else None)
+    (tables.sweep_table if series.scaling else tables.table)(found, console)
+    baseline, *others = points.values()
+    if others and not series.scaling:
+        console.print()
+        try:
+            show(compare([(baseline, other) for other in others]), console)
+        except UsageError as error:
+            console.print(f"Not compared: {error.line}", soft_wrap=True)
     for cell, bundle in bundles.items():
         print(f"{cell.point}, repeat {cell.repeat}: {bundle.path}")
     print(f"series: {series.path}")
     return max(EXIT_CODES[run.status] for runs in found.values() for run in runs)
-
-
-def _compare(series: Series, labels: list[str], bundles: dict[Cell, Bundle], console: Console) -> None:
-    from dlobd.compare.comparison import compare
-    from dlobd.compare.runset import of_series
-    from dlobd.report.comparison import show
-
-    points = of_series(series, bundles).points()
-    baseline, *others = labels
-    pairs = [(points[baseline], points[other]) for other in others if baseline in points and other in points]
-    try:
-        found = compare(pairs)
-    except UsageError as error:
-        console.print(f"\nNot compared: {error.line}", soft_wrap=True)
-        return
-    console.print()
-    show(found, console)

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from dlobd.cli.options import RUNS, Json, Out, RunOrSeries
+from dlobd.cli.options import RUNS, Json, Out, RunRef
 from dlobd.cli.printing import print_bundle, print_json, print_run, warn_if_changed
 from dlobd.cli.series import find_run, print_series
 from dlobd.errors import UsageError
 
 
 def show(
-    run: RunOrSeries = "latest",
+    run: RunRef = "latest",
     views: Annotated[
         list[str] | None,
         typer.Option("--view", metavar="NAME", help="Show only this view (dlobd list views); repeatable."),
@@ -45,18 +45,16 @@ def show(
     from dlobd.experiment import user_config
 
     if full and views:
-        raise UsageError("--full and --view cannot be combined: --full selects the views.", "omit one of these options")
+        raise UsageError("--full and --view cannot be combined.", "omit one of these options")
     if others:
         if full or views or as_json or price is not None:
             raise UsageError("Several runs have one view.", "omit the options, or show one run")
-        from dlobd.report.terminal.several import several
+        from dlobd.report.terminal.overview import several
 
         several([find_run(one, out).read() for one in (run, *others)], Console(highlight=False))
         return
-    if as_json and price is not None:
-        raise UsageError(
-            "--price-per-hour and --json cannot be combined: run.json has no costs.", "omit one of these options"
-        )
+    if as_json and (full or views or price is not None):
+        raise UsageError("--json prints run.json, which has no views and no costs.", "omit the other options")
     if series := series_runs(run):
         if full or views or price is not None:
             raise UsageError("--full, --view and --price-per-hour show a single run.", "name a run of the series")

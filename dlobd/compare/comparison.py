@@ -78,18 +78,17 @@ class Comparison:
         return f"<comparison of {'; '.join(map(str, self.pairs))}>"
 
     def _repr_html_(self) -> str:
-        """Return a table of seconds per pair, for notebooks."""
+        """Return the pairs and a table of their seconds, for notebooks."""
         import pandas as pd
 
-        html = ""
-        for pair in self.pairs:
-            rows = [
-                (title(name), one.baseline_ns / 1e9, one.candidate_ns / 1e9, one.difference_ns / 1e9, one.verdict)
-                for name, one in pair.quantities.items()
-            ]
-            table = pd.DataFrame(rows, columns=["seconds", "baseline", "candidate", "difference", "verdict"]).round(3)
-            html += f"<p>{escape(str(pair))}</p>{table.to_html(index=False, border=0)}"
-        return html
+        lines = "".join(f"<p>{escape(str(pair))}</p>" for pair in self.pairs)
+        rows = [
+            (pair.candidate, title(name), one.baseline_ns / 1e9, one.candidate_ns / 1e9, one.verdict)
+            for pair in self.pairs
+            for name, one in pair.quantities.items()
+        ]
+        table = pd.DataFrame(rows, columns=["candidate", "layer", "baseline, s", "candidate, s", "verdict"]).round(3)
+        return lines + str(table.to_html(index=False, border=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +212,8 @@ def _usable(baseline: RunSet, candidate: RunSet, allowed: Collection[str]) -> _U
 def _none_usable(side: RunSet, allowed: Collection[str]) -> UsageError:
     """Return the error of a side without a usable run, with the number of runs for each reason."""
     reasons = Counter(why_unusable(member.run, member.busy_percent, BUSY in allowed) for member in side.members)
-    if len(side.members) == 1:
-        what = f"{side.label} {next(iter(reasons))}, so it cannot be compared."
-    else:
-        what = f"None of the {len(side.members)} runs of {side.label} can be compared. Each of "
-        what += "; ".join(f"{count} {reason}" for reason, count in reasons.items()) + "."
+    counts = "; ".join(f"{count} of {len(side.members)} {reason}" for reason, count in reasons.items())
+    what = f"{side.label}: no run can be compared: {counts}."
     ended_well = any(not why_unusable(member.run, member.busy_percent, keep_busy=True) for member in side.members)
     busy = f"run again on a quiet machine, or add --allow {BUSY}"
     return UsageError(what, busy if ended_well and BUSY not in allowed else "compare runs with status ok")

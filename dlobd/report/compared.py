@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from string import ascii_uppercase
 
-from dlobd.compare.comparison import Comparison, Pair, common, compare
+from dlobd.compare.comparison import common, compare
 from dlobd.compare.compatibility import settings
 from dlobd.compare.figures import PARTS, WALL, layer_or_zero_s, wall_s
 from dlobd.compare.runset import without_series
 from dlobd.errors import UsageError
 from dlobd.layers import title
 from dlobd.record.run import Run
-from dlobd.report import text
-from dlobd.report.comparison import counts, not_compared, sentence
+from dlobd.report.comparison import heading, notes, sentence, verdicts
 from dlobd.report.tables import Table
 
 LEAST_S = 0.05
@@ -22,9 +21,10 @@ LEAST_S = 0.05
 
 def labelled(runs: Sequence[Run]) -> tuple[dict[str, int], list[str]]:
     """Return the places of the different runs by label A, B, and so on, and a note for each run given twice."""
-    kept = [place for place, run in enumerate(runs) if run not in runs[:place]]
+    ids = [run.run_id for run in runs]
+    kept = [place for place, run_id in enumerate(ids) if run_id not in ids[:place]]
     labels = {ascii_uppercase[at] if at < 26 else str(at + 1): place for at, place in enumerate(kept)}
-    again = dict.fromkeys(run.run_id for place, run in enumerate(runs) if place not in kept)
+    again = dict.fromkeys(run_id for place, run_id in enumerate(ids) if place not in kept)
     return labels, [f"Run {run_id} was given more than once; it is shown once." for run_id in again]
 
 
@@ -40,11 +40,10 @@ def own_settings(run: Run, shared: dict[str, object]) -> dict[str, object]:
 
 def compared(runs: Sequence[Run], labels: Sequence[str]) -> dict[str, object]:
     """Return the differences by layer, and the verdict of each candidate against the first group or the reason for a
-    missing comparison. `notes`: labels that stand for records of the same run."""
+    missing comparison."""
     shared = common_settings(runs)
     found: dict[str, object] = {
         "heading": _heading(runs, labels),
-        "notes": _same(runs, labels),
         "differences": _differences(runs, labels),
         "pairs": [],
     }
@@ -61,18 +60,16 @@ def compared(runs: Sequence[Run], labels: Sequence[str]) -> dict[str, object]:
         comparison = compare([(baseline, candidate) for candidate in candidates])
     except UsageError as error:
         return found | {"refused": error.line}
-    return found | {"pairs": [_pair(comparison, pair) for pair in comparison.pairs], "refused": ""}
-
-
-def _same(runs: Sequence[Run], labels: Sequence[str]) -> list[str]:
-    alike: dict[str, list[str]] = {}
-    for run, label in zip(runs, labels, strict=True):
-        alike.setdefault(run.run_id, []).append(label)
-    return [
-        f"{' and '.join(names)} are the same run, {run_id}, with different records: at least one was changed."
-        for run_id, names in alike.items()
-        if len(names) > 1
+    pairs = [
+        {
+            "heading": heading(pair),
+            "sentence": sentence(WALL, pair.wall),
+            "notes": notes(comparison, pair),
+            "tables": verdicts(comparison, pair),
+        }
+        for pair in comparison.pairs
     ]
+    return found | {"pairs": pairs, "refused": ""}
 
 
 def _differences(runs: Sequence[Run], labels: Sequence[str]) -> Table:
@@ -103,30 +100,3 @@ def _heading(runs: Sequence[Run], labels: Sequence[str]) -> str:
     return (
         f"{labels[1]} took {abs(difference):.1f} s {word} than {labels[0]}: {walls[1]:.1f} s against {walls[0]:.1f} s"
     )
-
-
-def _pair(found: Comparison, pair: Pair) -> dict[str, object]:
-    heads = (
-        "part | baseline, s:s | candidate, s:s | difference, s:s | difference, %:share | lowest, s:s | highest, s:s "
-        "| verdict"
-    )
-    rows = []
-    for name, one in pair.quantities.items():
-        bounds = (one.difference.low, one.difference.high) if one.difference else (None, None)
-        effect = one.baseline_ns, one.candidate_ns, one.difference_ns, one.difference_share
-        rows.append((title(name), *effect, *bounds, one.verdict))
-    return {
-        "baseline": pair.baseline,
-        "candidate": pair.candidate,
-        "sentence": sentence(WALL, pair.wall),
-        "notes": [
-            f"baseline: {pair.baseline}; candidate: {pair.candidate}",
-            f"{counts(pair)}; the margin is {text.percentage(found.margin)}",
-            f"a significant difference of the wall time needs at least {found.fewest_wall} runs of each side",
-            *(f"left out: {line}" for line in pair.left_out),
-            *([not_compared(pair)] if pair.unknown else ()),
-        ],
-        "table": Table(
-            "Verdicts", heads, rows, "Lowest and highest: bounds of the confidence interval of the difference."
-        ),
-    }

@@ -17,7 +17,8 @@ from dlobd.compare.power import MOST_RUNS, POWER
 from dlobd.compare.verdicts import Bounds, Compared
 from dlobd.layers import title
 from dlobd.report import text
-from dlobd.report.repeats import plain_table
+from dlobd.report.tables import Table
+from dlobd.report.terminal.render import show as print_table
 from dlobd.schema import DEFAULTS
 
 MACHINE = ("host", "processor", "cores", "distribution", "kernel")
@@ -37,24 +38,59 @@ def show(comparison: Comparison, console: Console) -> None:
 
 def sentence(name: str, compared: Compared) -> str:
     """Format verdict and difference of a quantity as one line."""
-    seconds = f"{_seconds(compared.difference_ns, sign=True)} s {_between(compared.difference, 1e9, 3)}".strip()
+    seconds = f"{_signed(compared.difference_ns, 1e9, 3)} s {_between(compared.difference, 1e9, 3)}".strip()
     if compared.difference_share is None:
         return f"{name}: {compared.verdict}, {seconds}"
     percent = f"{100 * compared.difference_share:+.1f} % {_between(compared.share, 0.01, 1)}".strip()
     return f"{name}: {compared.verdict}, {seconds}, {percent}"
 
 
-def counts(pair: Pair) -> str:
-    """Format the number of compared runs."""
+def heading(pair: Pair) -> str:
+    """Format the names of both sides and the number of compared runs."""
     baseline, candidate = map(len, pair.runs)
-    if pair.paired:
-        return f"{baseline} repeats, each with one run of both sides"
-    return f"{candidate} {'run' if candidate == 1 else 'runs'} against {baseline}"
+    repeats = f"{baseline} repeats, each with one run of both sides"
+    runs = f"{candidate} {'run' if candidate == 1 else 'runs'} against {baseline}"
+    return f"{pair.candidate} against {pair.baseline}: {repeats if pair.paired else runs}"
 
 
-def not_compared(pair: Pair) -> str:
-    """List the layers that some of the runs did not measure."""
-    return f"Not compared, because some runs did not measure it: {', '.join(map(title, pair.unknown))}"
+def notes(comparison: Comparison, pair: Pair) -> list[str]:
+    """Return the differing settings, the runs and layers that are not compared, and limits of the verdict."""
+    lines = [f"{name}: {baseline} -> {candidate}" for name, (baseline, candidate) in pair.differing.items()]
+    lines += [f"left out: {line}" for line in pair.left_out]
+    if not pair.paired:
+        lines.append("The sides ran in different repeats, so a drift of the machine can hide a difference.")
+    if pair.unknown:
+        lines.append(f"Not compared, because some runs did not measure it: {', '.join(map(title, pair.unknown))}")
+    if not _has_intervals(pair):
+        runs = "repeats" if pair.paired else "runs of each side"
+        lines.append(f"Too few runs for a verdict: it needs at least {comparison.fewest_wall} {runs} (--repeats).")
+    return lines
+
+
+def verdicts(comparison: Comparison, pair: Pair) -> list[Table]:
+    """Build the table of mean times and differences; with enough runs, also with confidence intervals and verdicts, and
+    the table of the differences that this number of runs detects."""
+    heads = "layer | baseline, s:s | candidate, s:s | change, s:s | change, %:share"
+    effects, detects = [], []
+    for name, one in pair.quantities.items():
+        means = round(one.baseline_ns), round(one.candidate_ns), _signed(one.difference_ns, 1e9, 3)
+        effects.append((title(name), *means, _signed(one.difference_share, 0.01, 1), *_bounds(one.difference, 1e9, 3)))
+        smallest_ns = None if one.smallest_ns is None else round(one.smallest_ns)
+        share = one.smallest_ns / one.baseline_ns if one.smallest_ns is not None and one.baseline_ns else None
+        detects.append((title(name), smallest_ns, share, *_bounds(one.share, 0.01, 1), _needed(one)))
+    if not _has_intervals(pair):
+        return [Table("Mean times", heads, effects)]
+    judged = [(*row, one.verdict) for row, one in zip(effects, pair.quantities.values(), strict=True)]
+    needed = f"runs for {text.percentage(comparison.margin)}:number"
+    return [
+        Table("Mean times and verdicts", f"{heads} | lowest, s:s | highest, s:s | verdict", judged),
+        Table(
+            "Detectable differences",
+            f"layer | detects, s:s | detects, %:share | lowest, %:share | highest, %:share | {needed}",
+            detects,
+            "Lowest and highest, here and above: bounds of the confidence interval of the change.",
+        ),
+    ]
 
 
 def reasons(gate: Gate) -> list[str]:
@@ -99,51 +135,16 @@ def _settings(comparison: Comparison, console: Console) -> None:
 
 
 def _pair(comparison: Comparison, pair: Pair, console: Console) -> None:
-    text.heading(console, f"{pair.candidate} against {pair.baseline}: {counts(pair)}")
-    for name, (baseline, candidate) in pair.differing.items():
-        text.line(console, f"{name}: {baseline} -> {candidate}")
-    for line in pair.left_out:
-        text.line(console, f"left out: {line}")
-    if not pair.paired:
-        text.line(console, "The sides ran in different repeats, so a drift of the machine can hide a difference.")
+    text.heading(console, heading(pair))
     text.line(console, sentence(WALL, pair.wall), "bold")
-    intervals = _has_intervals(pair)
-    more = ("interval", "verdict") if intervals else ("percent",)
-    rows = plain_table("seconds", "baseline", "candidate", "difference", *more)
-    for name, one in pair.quantities.items():
-        seconds = _seconds(one.baseline_ns), _seconds(one.candidate_ns), _seconds(one.difference_ns, sign=True)
-        more = (_between(one.difference, 1e9, 3), one.verdict) if intervals else (_percent(one, ""),)
-        rows.add_row(title(name), *seconds, *more)
-    console.print(rows)
-    if intervals:
-        _detectable(comparison, pair, console)
-    if pair.unknown:
-        text.line(console, not_compared(pair))
-    if not intervals:
-        runs = "repeats" if pair.paired else "runs of each side"
-        needed = f"it needs at least {comparison.fewest_wall} {runs} (--repeats)"
-        text.line(console, f"Too few runs for a verdict: {needed}.")
-
-
-def _detectable(comparison: Comparison, pair: Pair, console: Console) -> None:
-    rows = plain_table(
-        "percent", "difference", "interval", "detects", "seconds", f"runs for {text.percentage(comparison.margin)}"
-    )
-    for name, one in pair.quantities.items():
-        detects = "-" if one.smallest_ns is None else _seconds(one.smallest_ns)
-        part = (
-            f"{one.smallest_ns / one.baseline_ns * 100:.1f}" if one.smallest_ns is not None and one.baseline_ns else "-"
-        )
-        rows.add_row(title(name), _percent(one, "-"), _between(one.share, 0.01, 1), part, detects, _needed(one))
-    console.print(rows)
+    for line in notes(comparison, pair):
+        text.line(console, line)
+    for table in verdicts(comparison, pair):
+        print_table(table, console)
 
 
 def _has_intervals(pair: Pair) -> bool:
     return any(one.difference for one in pair.quantities.values())
-
-
-def _percent(one: Compared, unknown: str) -> str:
-    return unknown if one.difference_share is None else f"{one.difference_share * 100:+.1f}"
 
 
 def _explain(comparison: Comparison, console: Console) -> None:
@@ -174,15 +175,19 @@ def _listed(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
-def _seconds(ns: float, sign: bool = False) -> str:
-    return f"{ns / 1e9:{'+' if sign else ''}.3f}"
+def _signed(value: float | None, unit: float, digits: int) -> str | None:
+    return None if value is None else f"{value / unit:+.{digits}f}"
+
+
+def _bounds(bounds: Bounds | None, unit: float, digits: int) -> tuple[str | None, str | None]:
+    return (_signed(bounds.low, unit, digits), _signed(bounds.high, unit, digits)) if bounds else (None, None)
 
 
 def _between(bounds: Bounds | None, unit: float, digits: int) -> str:
-    return "" if bounds is None else f"({bounds.low / unit:+.{digits}f} to {bounds.high / unit:+.{digits}f})"
+    return "({} to {})".format(*_bounds(bounds, unit, digits)) if bounds else ""
 
 
-def _needed(one: Compared) -> str:
+def _needed(one: Compared) -> str | None:
     if one.verdict != "inconclusive":
         return ""
-    return str(one.runs_needed) if one.runs_needed else (f"> {MOST_RUNS}" if one.smallest_ns is not None else "-")
+    return str(one.runs_needed) if one.runs_needed else (f"> {MOST_RUNS}" if one.smallest_ns is not None else None)

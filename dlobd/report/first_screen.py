@@ -21,9 +21,6 @@ MINOR_SHARE = 0.02
 
 OTHER = "other"
 
-EXCHANGE = "exchange"
-"""Plane of the gradients."""
-
 BEGINNINGS = {
     "running": "The run has not finished",
     "failed": "The run failed",
@@ -212,7 +209,7 @@ def _tiles(run: Run, above: Sequence[Finding]) -> tuple[Tile, ...]:
 
 def _disclosures(run: Run, found: Summary) -> dict[str, tuple[str, ...]]:
     exchange = (
-        f"Gradient exchange: {sentences.transport(plane)}" for plane in run.transport or () if plane.plane == EXCHANGE
+        f"Gradient exchange: {sentences.transport(plane)}" for plane in run.transport or () if plane.plane == "exchange"
     )
     every = {
         "Quality of the evidence": tuple(filter(None, [sentences.evidence(found)])),

@@ -52,21 +52,17 @@ class Row:
         return self.started_at[:16].replace("T", " "), self.experiment, self.status, largest, *seconds
 
 
-class _Layer(TypedDict):
-    layer: str
+class _Part(TypedDict):
     ns: int
-
-
-class _Phase(TypedDict):
-    phase: str
-    ns: int
+    layer: NotRequired[str]
+    phase: NotRequired[str]
 
 
 class _Run(TypedDict):
     status: str
     wall_ns: int | None
-    layers: list[_Layer]
-    phases: NotRequired[list[_Phase]]
+    layers: list[_Part]
+    phases: NotRequired[list[_Part]]
 
 
 def row(bundle: Bundle) -> Row:
@@ -80,8 +76,8 @@ def row(bundle: Bundle) -> Row:
         experiment=bundle.path.parent.name,
         status=run["status"],
         wall_ns=run["wall_ns"],
-        training_ns=next((one["ns"] for one in run.get("phases", ()) if one["phase"] == "training"), None),
-        layer=largest and largest["layer"],
+        training_ns=next((one["ns"] for one in run.get("phases", ()) if one.get("phase") == "training"), None),
+        layer=largest and largest.get("layer"),
         layer_ns=largest and largest["ns"],
         path=str(bundle.path),
     )

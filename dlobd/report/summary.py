@@ -106,6 +106,12 @@ class Summary:
     not_sound: tuple[str, ...]
 
     @property
+    def by_size(self) -> list[Part]:
+        """All parts with time, and the unattributed time, the longest first."""
+        every = (*self.parts, *((self.unattributed,) if self.unattributed else ()))
+        return sorted((part for part in every if part.hi_ns), key=lambda part: -part.ns)
+
+    @property
     def unknown_share(self) -> float:
         """Unexplained fraction of the wall time; 0 without a window."""
         return self.unknown_ns / self.wall_ns if self.wall_ns else 0.0
@@ -205,19 +211,8 @@ def _dataset(name: str) -> str:
 
 def _part(run: Run, row: LayerTime, hidden: bool) -> Part:
     small = not hidden and 0 < row.ns < row.hi_ns - row.ns
-    return Part(
-        row.layer,
-        title(row.layer),
-        row.ns,
-        row.ns / run.wall_ns if run.wall_ns else 0.0,
-        row.lo_ns,
-        row.hi_ns,
-        row.unexplained_ns,
-        small,
-        row.measured_ns,
-        row.between_marks_ns,
-        row.named_wait_ns,
-    )
+    times = row.ns, row.ns / run.wall_ns if run.wall_ns else 0.0, row.lo_ns, row.hi_ns, row.unexplained_ns
+    return Part(row.layer, title(row.layer), *times, small, row.measured_ns, row.between_marks_ns, row.named_wait_ns)
 
 
 def _hidden(run: Run) -> tuple[Hidden, ...]:

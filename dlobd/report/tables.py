@@ -73,7 +73,7 @@ def _values(items: Iterable[object], names: str) -> list[Row]:
     return [values(item) for item in items]
 
 
-def cell(value: Cell, unit: Unit, unknown: str = "-") -> str:
+def cell(value: Cell, unit: Unit = "text", unknown: str = "unknown") -> str:
     """Format a value by the column's unit; text stays unchanged."""
     if value is None:
         return unknown
@@ -96,16 +96,17 @@ def cell(value: Cell, unit: Unit, unknown: str = "-") -> str:
 
 
 def layers(found: Summary) -> Table:
-    """Build the table of the wall time by layer, with the bounds of each layer."""
-    parts = (*found.parts, *((found.unattributed,) if found.unattributed else ()))
-    rows = _values(parts, "title ns share lo_ns hi_ns unexplained_ns")
+    """Build the table of the wall time by layer, with the bounds of each layer; the longest is first."""
+    parts = found.by_size
+    rows = []
+    for part in parts:
+        seconds = f"< {part.hi_ns / 1e9:.3f}" if part.below_resolution else part.ns
+        rows.append((part.title, seconds, part.share, part.lo_ns, part.hi_ns, part.unexplained_ns))
     total_ns = sum(part.ns for part in parts)
     total = ("total", total_ns, found.share(total_ns), "", "", found.unknown_ns)
-    notes = ["Bounds of different layers depend on each other; do not add them up."]
-    if small := [part.title for part in found.parts if part.below_resolution]:
-        notes.append(f"Shorter than the uncertainty of the boundaries, use the upper bound: {', '.join(small)}.")
+    note = "Bounds of different layers depend on each other; do not add them up."
     heads = "layer | seconds:s | % of wall time:share | lowest, s:s | highest, s:s | unexplained, s:s"
-    return Table("Where the wall time went", heads, rows, " ".join(notes), [total])
+    return Table("Where the wall time went", heads, rows, note, [total])
 
 
 def evidence(found: Summary) -> Table:

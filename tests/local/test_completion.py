@@ -34,7 +34,6 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("dlobd show 2026", ["20260202T030405Z-0a1b", "20260102T030405Z-0a1b"]),
         ("dlobd show lat", ["latest"]),
         ("dlobd show --out elsewhere 2026", ["20260302T030405Z-0a1b"]),
-        ("dlobd history tw", ["two"]),
     ],
 )
 def test_bash_completes(words: str, proposals: list[str], tmp_path: Path) -> None:

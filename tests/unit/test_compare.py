@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,11 @@ def test_runs_of_a_busy_machine_count_only_if_allowed(tmp_path: Path) -> None:
 def test_the_text_fits_and_states_its_power(tmp_path: Path) -> None:
     text = text_of(compared(series(tmp_path, {"tfos feed": {}, "native": {"hdfs": 1.5}})))
     assert max(map(len, text.splitlines())) <= 80
+    (pair,) = (alike := compared(series(tmp_path / "alike", {"tfos feed": {}, "native": {}}, 6))).pairs
+    long = replace(pair.wall, baseline_ns=1234e9, candidate_ns=1234e9 + 987, verdict="inconclusive")
+    widest = text_of(replace(alike, pairs=(replace(pair, layers={"client": long, "tensorflow": long}),))).splitlines()
+    assert max(map(len, widest)) <= 80
+    assert any(line.split()[:2] == ["dlobd", "client"] and line.split()[-1] == "inconclusive" for line in widest)
     words = " ".join(text.split())
     assert words.count("model softmax-regression") == 1
     assert "launcher: tfos -> native" in text
@@ -321,7 +327,7 @@ def test_a_refusal_counts_runs_by_their_reason(tmp_path: Path) -> None:
     path = series(tmp_path, {"tfos feed": {}, "native": {}}, changes=changes)
     with pytest.raises(UsageError) as refused:
         compare(pairs(str(path), None, tmp_path))
-    what = "None of the 10 runs of native-2 can be compared. Each of 10 is failed: a rank died."
+    what = "native-2: no run can be compared: 10 of 10 is failed: a rank died."
     assert refused.value.line == f"{what} Next: compare runs with status ok"
     run = next((path.parent / "native-2").iterdir())
     with pytest.raises(UsageError) as refused:

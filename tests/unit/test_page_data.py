@@ -18,6 +18,7 @@ from dlobd.report.page.data import QUALITIES, document
 from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source, source
 from dlobd.report.page.timeline import MOST_SLICES, timeline
+from dlobd.report.tables import cell
 from dlobd.spans import INSTANTS
 from tests import records
 from tests.captured import NAMES
@@ -171,7 +172,10 @@ def test_common_settings_of_runs_are_listed_once() -> None:
     assert "batch_size" not in found["common"]
     assert [run["differs"] for run in found["runs"]] == [{"batch_size": 100}, {"batch_size": 7}]
     assert [run["label"] for run in found["runs"]] == ["A", "B"]
-    assert found["comparison"]["pairs"][0]["candidate"] == "batch_size=7"
+    (pair,) = found["comparison"]["pairs"]
+    assert pair["heading"].startswith("batch_size=7 against batch_size=100: 1 run")
+    seconds = f"{first.record['wall_ns'] / 1e9:.3f}"
+    assert [cell(value, "s") for value in pair["tables"][0].rows[0][1:4]] == [seconds, seconds, "+0.000"]
     assert document([first, _of(run_id=second.run.run_id)])["comparison"]["refused"].startswith("All runs have")
     assert document([first])["comparison"] is None
 
@@ -192,8 +196,7 @@ def test_differences_of_runs_are_listed_by_size() -> None:
 
 def test_the_same_run_given_twice_is_reported() -> None:
     first, changed = _of(), _of(reason="edited")
-    found = document([first, first])
-    assert len(found["runs"]) == 1
-    assert found["repeated"] == [f"Run {first.run.run_id} was given more than once; it is shown once."]
-    found = document([first, changed])
-    assert "A and B are the same run" in found["comparison"]["notes"][0]
+    for other in (first, changed):
+        found = document([first, other])
+        assert len(found["runs"]) == 1
+        assert found["repeated"] == [f"Run {first.run.run_id} was given more than once; it is shown once."]

@@ -32,7 +32,7 @@ def test_no_line_is_too_wide_and_no_number_is_folded(rows: list[tuple[str, int, 
 def test_units_of_cells() -> None:
     """Stored values are integers of nanoseconds and bytes, and shares of 1."""
     assert [cell(1_500_000, unit) for unit in ("s", "ms", "mb", "number")] == ["0.002", "1.500", "1.5", "1,500,000"]
-    assert (cell(0.541, "share"), cell(0.92131234, "number"), cell(None, "s")) == ("54.1", "0.921312", "-")
+    assert (cell(0.541, "share"), cell(0.92131234, "number"), cell(None, "s")) == ("54.1", "0.921312", "unknown")
     assert (cell("80 %", "s"), cell(True, "text"), cell(["a"], "text")) == ("80 %", "true", '["a"]')
 
 

@@ -23,8 +23,7 @@ from rich.console import Console
 from dlobd.record.run import Failure, Finding, Plane, Run
 from dlobd.report import sentences, text
 from dlobd.report.first_screen import TENTH_NS, first_screen, tenths
-from dlobd.report.terminal.overview import MOST_FINDINGS, overview
-from dlobd.report.terminal.several import several
+from dlobd.report.terminal.overview import MOST_FINDINGS, overview, several
 from dlobd.report.terminal.views import anatomy, breakdown, findings, resources, words
 from dlobd.report.words import WORDS, layer_words
 from dlobd.run import machine_noise
@@ -234,7 +233,11 @@ def test_findings_above_noise_are_shown_and_counted() -> None:
     run = replace(run_of("quick-run"), findings=tuple(loud(f"cause-{number}") for number in range(5)))
     found = flat(run)
     assert f"{MOST_FINDINGS}. Cause-2 took long. Saves 1.0 to 9.0 s. Remedy: several" in found
-    assert "2 more in the view `findings`" in found
+    assert "2 more: see the view `findings`" in found
+    text = io.StringIO()
+    overview(run, Console(file=text, width=80), "/a/b")
+    assert "2 more: dlobd show /a/b --view findings\n" in text.getvalue()
+    assert "No findings: the run is failed." in render(findings, replace(run, status="failed").to_json())
     assert "possible saving 1.0 to 9.0 s largest of 5 findings; savings overlap" in found
 
 

@@ -30,8 +30,6 @@ from dlobd.spans import INSTANTS
 MOST_POINTS = 300
 """Maximum points of a curve; more samples are aggregated."""
 
-HOST = "host"
-
 MOST_LANES = 8
 """Maximum ranks in the sentence that lists the lanes of the ranks."""
 
@@ -96,14 +94,13 @@ def _title(runs: Sequence[Run]) -> str:
 
 def _view(source: Source, label: str, charts: dict[str, Any], shared: dict[str, object]) -> dict[str, object]:
     run, found = source.run, summary(source.run)
-    everything = (*found.parts, *((found.unattributed,) if found.unattributed else ()))
     return {
         "run": run,
         "label": label,
         "screen": first_screen(run),
         "changed": source.changed,
         "no_timeline": source.no_timeline,
-        "parts": sorted((part for part in everything if part.ns or part.hi_ns), key=lambda part: -part.ns),
+        "parts": found.by_size,
         "sum": sentences.total(found),
         "by_span": charts["icicle"]["by_span"],
         "anatomy": {
@@ -126,6 +123,7 @@ def _view(source: Source, label: str, charts: dict[str, Any], shared: dict[str, 
 def _tables(run: Run, found: Summary) -> dict[str, object]:
     """Build the tables by section of the page; no table is in two sections."""
     return {
+        "layers": tables.layers(found),
         "quality": (tables.evidence(found), tables.hidden(found)),
         "where": (
             *(tables.largest(found), tables.causes(found), tables.hdfs(run), tables.lost_work(run)),
@@ -223,7 +221,7 @@ def _points(source: Source) -> list[list[float | None]]:
     if run.resources is None or source.frames is None:
         return []
     frame, cores = source.frames.resources(), run.resources.hosts[0].cores
-    host = frame[frame["role"] == HOST]
+    host = frame[frame["role"] == "host"]
     wall_ns = run.wall_ns or 0
     step = max(1, len(host) // MOST_POINTS)
     kept = host.iloc[::step]

@@ -86,7 +86,7 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"marked": marked, "cell": shown, "percent": text.percentage, "day": day, "tied": tied}
+    found.filters |= {"marked": marked, "cell": tables.cell, "percent": text.percentage, "day": day, "tied": tied}
     found.filters |= {"saving": sentences.saving, "transport": sentences.transport}
     found.globals["LAYERS"] = LAYERS
     return found
@@ -101,11 +101,6 @@ def marked(value: object) -> Markup:
         found += escape(words[at : name.start()]) + Markup('<span class="name">{}</span>').format(inside[:-1])
         at = name.end()
     return found + escape(words[at:])
-
-
-def shown(value: object, unit: tables.Unit = "text") -> str:
-    """Format a cell of a table; an unknown value is `unknown`."""
-    return tables.cell(value, unit, "unknown")
 
 
 def tied(sentence: str) -> str:

@@ -1,16 +1,19 @@
-"""Overview of a run: the first screen in the terminal. Text to be copied is not wrapped."""
+"""Overview of a run, or of several runs: the first screen in the terminal. Text to be copied is not wrapped."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from dlobd.record.run import Run
 from dlobd.report import sentences, text
+from dlobd.report.compared import compared, labelled
 from dlobd.report.first_screen import Broken, FirstScreen, Part, Tile, first_screen
+from dlobd.report.terminal.render import show
 
 MARKS, ASCII_MARKS = "█▓▒░", "#=+-"
 """Marks of the parts of a bar, in turn: neighbours differ without colour, too."""
@@ -29,12 +32,36 @@ def overview(run: Run, console: Console, bundle: str = "") -> None:
     print_bar("Wall time by layer", screen.layers, console)
     print_bar("Phases", screen.phases, console)
     _print_tiles(screen.tiles, console)
-    _print_findings(screen, console)
+    _print_findings(screen, console, bundle)
     notes = [*filter(None, [screen.lost_work]), *(f"warning: {words}" for words in screen.warnings)]
     if notes:
         console.print()
     for words in notes:
         text.line(console, words, "yellow", "  ")
+
+
+def several(runs: Sequence[Run], console: Console) -> None:
+    """Print runs with labels A, B, and so on; the first is the baseline. A run that is given twice is shown once."""
+    labels, repeated = labelled(runs)
+    for note in repeated:
+        text.line(console, note, "yellow")
+    kept = [runs[place] for place in labels.values()]
+    longest_ns = max([run.wall_ns or 0 for run in kept] + [1])
+    for label, run in zip(labels, kept, strict=True):
+        screen = first_screen(run)
+        text.line(console, f"\n{label}: {screen.headline}", "bold")
+        text.line(console, f"run {run.run_id}  {run.experiment}  status {run.status}", "dim")
+        if screen.failure:
+            text.line(console, screen.failure.reason, "bold red")
+        print_bar("", screen.layers, console, (run.wall_ns or 0) / longest_ns)
+        for words in screen.warnings:
+            text.line(console, f"warning: {words}", "yellow")
+    if len(kept) < 2:
+        return
+    found: dict[str, Any] = compared(kept, list(labels))
+    show(found["differences"], console)
+    verdicts = [pair["sentence"] for pair in found["pairs"]] or [f"no statistical verdict: {found['refused']}"]
+    text.line(console, "\n" + "\n".join(verdicts), "bold")
 
 
 def print_bar(heading: str, parts: Sequence[Part], console: Console, scale: float = 1.0) -> None:
@@ -83,7 +110,7 @@ def _print_tiles(tiles: Sequence[Tile], console: Console) -> None:
         console.print(Text.assemble(f"{tile.word:<{width}}  ", (tile.value, "bold"), detail), soft_wrap=True)
 
 
-def _print_findings(screen: FirstScreen, console: Console) -> None:
+def _print_findings(screen: FirstScreen, console: Console, bundle: str) -> None:
     """Print the largest findings above noise with their remedies, or the line that replaces them."""
     if screen.no_finding:
         text.line(console, f"\n{screen.no_finding}", "dim")
@@ -94,4 +121,5 @@ def _print_findings(screen: FirstScreen, console: Console) -> None:
         text.line(console, f"{number}. {sentences.finding(row)}", hanging="   ")
         text.line(console, f"   Remedy: {row.remedy}")
     if len(screen.findings) > MOST_FINDINGS:
-        text.line(console, f"{len(screen.findings) - MOST_FINDINGS} more in the view `findings`")
+        where = f"dlobd show {bundle} --view findings" if bundle else "see the view `findings`"
+        console.print(f"{len(screen.findings) - MOST_FINDINGS} more: {where}", markup=False, soft_wrap=True)

@@ -11,33 +11,29 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from dlobd.report import text
-from dlobd.report.tables import Table, Unit, cell
+from dlobd.report.tables import Column, Table, cell
 
 NARROWEST = {1: 24, 2: 16, 3: 14, 4: 8}
 """Minimum width of a text column by number of header lines. Fewer header lines are tried first."""
 
 
-def show(table: Table, console: Console, bars: Sequence[Text] = (), most: int | None = None) -> None:
-    """Print a non-empty table with title and note, `bars` as last column, and at most `most` rows."""
+def show(table: Table, console: Console, most: int | None = None) -> None:
+    """Print a non-empty table with title and note, and at most `most` rows."""
     if not table.rows:
         return
     text.heading(console, table.title)
     places = [place for place, column in enumerate(table.columns) if not column.page_only]
     columns = [table.columns[place] for place in places]
-    rows = [[cell(row[place], table.columns[place].unit) for place in places] for row in table.rows[:most]]
-    totals = [[cell(row[place], table.columns[place].unit) for place in places] for row in table.totals]
-    room = text.columns(console) - (max(map(cell_len, map(str, bars))) + 1 if bars else 0)
+    rows = [[cell(row[place], table.columns[place].unit, "-") for place in places] for row in table.rows[:most]]
+    totals = [[cell(row[place], table.columns[place].unit, "-") for place in places] for row in table.totals]
     grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
-    widths = _widths([column.name for column in columns], [column.unit for column in columns], rows + totals, room)
+    widths = _widths(columns, rows + totals, text.columns(console))
     for column, width in zip(columns, widths, strict=True):
         # brackets in names from a run are not markup
         right = column.unit != "text"
         grid.add_column(Text(column.name), justify="right" if right else "left", width=width, overflow="fold")
-    if bars:
-        grid.add_column("")
-    for place, row in enumerate(rows + totals):
-        bar = bars[place] if place < len(bars) else Text()
-        grid.add_row(*map(Text, row), *([bar] if bars else []))
+    for row in rows + totals:
+        grid.add_row(*map(Text, row))
     console.print(grid)
     if left := len(table.rows) - len(rows):
         text.line(console, f"{left} more rows: see the HTML page.")
@@ -45,14 +41,14 @@ def show(table: Table, console: Console, bars: Sequence[Text] = (), most: int | 
         text.line(console, table.note)
 
 
-def _widths(heads: Sequence[str], units: Sequence[Unit], rows: Sequence[Sequence[str]], room: int) -> list[int]:
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -> list[int]:
     """Compute column widths that wrap no number. Headings wrap at spaces into as few lines as fit."""
-    room -= len(heads) - 1
+    room -= len(columns) - 1
     widest = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     widths: list[int] = []
     for lines, narrowest in NARROWEST.items():
-        widths = [max(width, _narrowest(head, lines)) for width, head in zip(widest, heads, strict=True)]
-        texts = [place for place, unit in enumerate(units) if unit == "text"]
+        widths = [max(width, _narrowest(column.name, lines)) for width, column in zip(widest, columns, strict=True)]
+        texts = [place for place, column in enumerate(columns) if column.unit == "text"]
         while sum(widths) > room and (wide := [place for place in texts if widths[place] > narrowest]):
             widths[max(wide, key=widths.__getitem__)] -= 1
         if sum(widths) <= room:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.text import Text
 
-from dlobd.layers import LAYERS, title
+from dlobd.layers import title
 from dlobd.record.run import Run
 from dlobd.report import sentences, tables, text
 from dlobd.report.first_screen import first_screen
-from dlobd.report.summary import Summary, machine_of, settings, slowest_rank, summary
+from dlobd.report.summary import machine_of, settings, slowest_rank, summary
+from dlobd.report.terminal.overview import print_bar
 from dlobd.report.terminal.render import show
 from dlobd.report.words import WORDS, layer_words
-
-BAR = 20
 
 MOST_ROWS = 12
 """Maximum rows of the tables of stages and imports. The page has more."""
@@ -36,7 +34,8 @@ def breakdown(run: Run, console: Console) -> None:
     if run.wall_ns is None:
         text.line(console, sentences.total(found))
         return
-    show(tables.layers(found), console, _bars(found, console.options.ascii_only))
+    print_bar("", screen.layers, console)
+    show(tables.layers(found), console)
     text.line(console, sentences.total(found))
     show(tables.evidence(found), console)
     if run.core_waits is None:
@@ -66,7 +65,8 @@ def breakdown(run: Run, console: Console) -> None:
 
 def findings(run: Run, console: Console) -> None:
     """Print findings above noise with evidence and remedy, and findings below noise in short."""
-    if run.wall_ns is None:
+    if run.status != "ok":
+        text.line(console, f"\nNo findings: the run is {run.status}.")
         return
     text.heading(console, sentences.FINDINGS_TITLE)
     above = [row for row in run.findings if row.above_noise]
@@ -141,17 +141,3 @@ def _transport(run: Run, console: Console) -> None:
         text.line(console, f"{plane.plane}: {sentences.transport(plane)}")
         for line in plane.evidence:
             text.line(console, f"   {line}")
-
-
-def _bars(found: Summary, ascii_only: bool) -> list[Text]:
-    """Draw a bar for each part of the wall time; unexplained time is hatched and visible from 1 ms on."""
-    full, hatched = ("#", "/") if ascii_only else ("█", "░")
-    parts = [*found.parts, *([found.unattributed] if found.unattributed else [])]
-    longest_ns = max([part.ns for part in parts] + [1])
-    bars = []
-    for part in parts:
-        unknown = max(round(BAR * part.unexplained_ns / longest_ns), 1 if part.unexplained_ns >= 1_000_000 else 0)
-        known = max(0, round(BAR * part.ns / longest_ns) - unknown)
-        colour = LAYERS[part.layer].colour if part.layer in LAYERS else ""
-        bars.append(Text(full * known + hatched * unknown, style=colour))
-    return bars
