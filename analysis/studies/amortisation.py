@@ -185,7 +185,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def report(asked: Namespace) -> Shown:
     """Estimate the lines of the given runs; draw the picture only with native runs."""
-    found = amortisation(load(asked.runs), asked.keep_disturbed)
+    found = amortisation(load(asked.runs), asked.allow == "busy")
     tables = (table(found), prediction_table(found, asked.epochs), check_table(found))
     pieces = [
         *(f"warning: {words}" for words in found.warnings),

@@ -61,7 +61,7 @@ def add_runs(parser: ArgumentParser, disturbed: bool = False) -> None:
     """Add the argument for series and bundles; with `disturbed`, also the option to keep runs on a busy machine."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="SERIES|RUN", help="a series-KEY.json or a bundle")
     if disturbed:
-        parser.add_argument("--keep-disturbed", action="store_true", help="also compare runs on a busy machine")
+        parser.add_argument("--allow", choices=["busy"], help="also compare runs on a busy machine")
 
 
 def usable(paths: Iterable[Path]) -> RunSet:

@@ -102,7 +102,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def report(asked: Namespace) -> Shown:
     """Compare the given runs with the native runs among them."""
-    found = stack_overhead(load(asked.runs), asked.keep_disturbed)
+    found = stack_overhead(load(asked.runs), asked.allow == "busy")
     pieces = [
         *(f"warning: {words}" for words in found.warnings),
         f"Wall and stack overhead, mean seconds with 95 % intervals. {estimates.BY_ITSELF}",

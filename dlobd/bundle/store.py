@@ -28,7 +28,7 @@ import jsonschema
 from dlobd.bundle import reading
 from dlobd.bundle.files import COLLECTED, CONTAINER_LOGS, DRIVER_STDOUT, PARTS, RUN
 from dlobd.bundle.redaction import redact
-from dlobd.errors import BundleError
+from dlobd.errors import BundleError, UsageError
 from dlobd.fields import json_schema, plain
 from dlobd.paths import replace_file, sha256_of
 from dlobd.process_id import ProcessId
@@ -235,7 +235,7 @@ def _redacted(file: BinaryIO) -> Iterator[bytes]:
 
 def create(out: Path, experiment: str, now: datetime | None = None) -> Bundle:
     """Create an empty bundle for a run of `experiment` under `out`.
-    Raises BundleError if the directory cannot be created."""
+    Raises UsageError if the directory cannot be created."""
     stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
     try:
         (out / experiment).mkdir(parents=True, exist_ok=True)
@@ -250,7 +250,7 @@ def create(out: Path, experiment: str, now: datetime | None = None) -> Bundle:
             return bundle
     except OSError as error:
         why = f"{error.filename}: {error.strerror}"
-        raise BundleError(f"no bundle can be created in {out}: {why}.", "choose another --out") from error
+        raise UsageError(f"no bundle can be created in {out}: {why}.", "choose another --out") from error
 
 
 def at(out: Path, experiment: str, run_id: str) -> Bundle:

@@ -104,7 +104,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(error.line, error.exit_code)
     except KeyboardInterrupt:
         return _fail("interrupted.", Interrupted.exit_code)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):  # rich's
+            raise
         # the reader of the output, such as `head`, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python reports an error at exit
         return 0

@@ -51,7 +51,7 @@ def table(points: Runs, console: Console) -> None:
     for layer in PARTS:
         medians = [over_repeats(runs, partial(layer_s, layer=layer)).median for runs in points.values()]
         if any(medians):
-            layers.add_row(layer, *map(_cell, medians))
+            layers.add_row(title(layer), *map(_cell, medians))
     console.print(layers)
     _print_left_out(points, console)
 

@@ -95,7 +95,7 @@ def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
     return [
         f"prepare: {source}",
         *staged,
-        f"submit: {shell_line(command)}",
+        "submit: " + shell_line(command, " \\\n    "),
         f"submit: {what}, at most {experiment.timeout_s} s",
         f"collect: {kind.evidence}",
         "import: trace and attribution",

@@ -25,10 +25,13 @@ from dlobd.run.schedulers.base import Command, Submission, Target
 from dlobd.schema import Experiment, OwnJob, Runnable
 
 
-def shell_line(command: Command) -> str:
-    """Format a command for a shell, with the environment variables that it adds."""
+def shell_line(command: Command, end: str = " ") -> str:
+    """Format a command for a shell, with the environment variables that it adds. `end`: text before each
+    option and after each variable."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in sorted(command.environment.items())]
-    return " ".join([*variables, shlex.join(command.argv)])
+    first, *words = map(shlex.quote, command.argv)
+    words = [f"{end if word.startswith('--') else ' '}{word}" for word in words]
+    return end.join([*variables, "".join((first, *words))])
 
 
 def command_of(

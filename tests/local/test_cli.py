@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+DATA = Path(__file__).parents[1] / "data"
+
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_and_sigterm_end_a_command_alike(tmp_path: Path, number: signal.Signals) -> None:
@@ -44,12 +46,13 @@ sys.exit(cli.main(["run"]))
     assert (tmp_path / "cleaned").exists()
 
 
-def test_a_reader_that_leaves_early_is_no_failure(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [("list",), ("show", str(DATA / "quick-run"))])
+def test_a_reader_that_leaves_early_is_no_failure(tmp_path: Path, words: tuple[str, ...]) -> None:
     """`dlobd list | head -1` ends quietly."""
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [sys.executable, "-m", "dlobd", "list"],
+        [sys.executable, "-m", "dlobd", *words],
         stdout=write,
         stderr=subprocess.PIPE,
         cwd=tmp_path,

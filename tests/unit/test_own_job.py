@@ -197,7 +197,7 @@ def test_the_plan_shows_the_line(script: str, mode: str, monkeypatch: pytest.Mon
     assert f"--deploy-mode {mode}" in submit
     assert "spark.python.daemon.module=dlobd.job.user.daemon" in submit
     entry, _, rest = submit.partition("jobs/user.py tfos ")
-    assert rest.endswith(" --steps 3")
+    assert rest.endswith(" \\\n    --steps 3"), "each option is on its own line, which a shell joins"
     if mode == "cluster":
         assert f"a.txt,{Path(script).as_uri()}" in entry
         assert "my%20job.py" in entry

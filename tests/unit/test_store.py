@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlobd.bundle import redaction, store
-from dlobd.errors import BundleError
+from dlobd.errors import BundleError, UsageError
 from tests.records import run_record
 
 
@@ -27,7 +27,7 @@ def test_a_new_bundle_has_an_id_and_three_folders(tmp_path: Path) -> None:
     assert store.RUN_ID.fullmatch(bundle.run_id)
     assert {"spans", "evidence", "logs"} == {path.name for path in bundle.path.iterdir()}
     (tmp_path / "file").write_text("")
-    with pytest.raises(BundleError, match="no bundle can be created"):
+    with pytest.raises(UsageError, match="no bundle can be created"):
         store.create(tmp_path / "file", "mine")
 
 
