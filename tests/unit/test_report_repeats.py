@@ -28,7 +28,7 @@ def test_the_table_has_medians_spreads_layers_and_failed_runs() -> None:
     text = console.export_text()
     (row,) = (line.split() for line in text.splitlines() if line.startswith("main "))
     assert row == ["main", "3/4", "2.000", "1.000", "4.000", "1.500"]
-    assert "spark" in text
+    assert "Spark" in text
     assert "channel" not in text
     assert "Left out: 1 of 4 runs are not ok: 1 failed" in text
     assert "main: run 20260102T030409Z-0a1b is failed: a rank died" in text
