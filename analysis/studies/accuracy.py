@@ -96,7 +96,9 @@ def report(asked: Namespace) -> Shown:
         axes.set_xlabel(f"seconds {name.removesuffix(', s')}")
     figure.axes[0].set_ylabel("test accuracy")
     figure.axes[0].set_title("Test accuracy after each epoch, one line per run", loc="left")
-    figure.axes[0].legend(fontsize="small", frameon=False, loc="best")
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(), loc="outside lower left", fontsize="small", frameon=False
+    )
     return pieces, figure
 
 

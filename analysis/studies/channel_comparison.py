@@ -144,5 +144,5 @@ def _picture(found: Sequence[Point]) -> Figure | None:
         left = [start + length for start, length in zip(left, lengths, strict=True)]
     axes.invert_yaxis()
     axes.set_xlabel("milliseconds of one exchange")
-    axes.legend(fontsize="small", frameon=False)
+    figure.legend(loc="outside lower left", ncols=len(STYLES), fontsize="small", frameon=False)
     return figure

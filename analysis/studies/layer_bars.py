@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
@@ -12,6 +13,9 @@ from analysis.studies import pictures
 from dlobd.compare.figures import PARTS, layer_s
 from dlobd.layers import title
 from dlobd.record.run import Run
+
+LABEL = 32
+"""Longest line of a bar's label, in characters."""
 
 Seconds = dict[str, float | None]
 """Mean seconds by layer, or unattributed; None for an unmeasured layer."""
@@ -46,7 +50,8 @@ def draw(axes: Axes, bars: Mapping[str, Seconds], unit: str) -> None:
     for name in PARTS:
         lengths = {label: bar[name] or 0.0 for label, bar in bars.items()}
         if any(lengths.values()):
-            axes.barh([*bars], [*lengths.values()], left=[*left.values()], label=title(name), **pictures.bar(name))
+            labels = [textwrap.fill(label, LABEL) for label in bars]
+            axes.barh(labels, [*lengths.values()], left=[*left.values()], label=title(name), **pictures.bar(name))
             left = {label: left[label] + lengths[label] for label in bars}
     axes.invert_yaxis()
     axes.set_xlim(left=0)

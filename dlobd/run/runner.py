@@ -252,6 +252,10 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
         if not narrator.output(line) and isinstance(experiment, OwnJob):
             this.observer.output(line)
 
+    def interrupted() -> None:
+        run_record.note(status="interrupted", reason=run_record.interruption)
+        run_record.write(bundle)
+
     report(f"submit: starting {Path(command.argv[0]).name}")
     with orphans.watched(bundle.run_id, place.rm_url):
         with _sampling(bundle, place, experiment.timeout_s) as unsampled:
@@ -263,6 +267,7 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
                 narrator,
                 place.abort,
                 output,
+                interrupted,
             )
         bundle.add_json(window, files.WINDOW)
         cached = page_cache.environment_evidence(before, page_cache.environment_residency(environment))

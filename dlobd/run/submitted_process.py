@@ -56,6 +56,7 @@ def submit(
     follow: Callable[[str], None],
     on_abort: Callable[[str], str],
     output: Callable[[str], None] = lambda line: None,
+    on_interrupt: Callable[[], None] = lambda: None,
 ) -> Window:
     """Run `command` until it exits, or at most `timeout_s` seconds.
 
@@ -66,6 +67,7 @@ def submit(
         on_abort: called with the ID of the last application, if it is known, when dlobd ends the job after `timeout_s`
             or on KeyboardInterrupt; returns the scheduler's diagnostics. KeyboardInterrupt is recorded, not raised.
         output: receives each new line of driver.stdout.
+        on_interrupt: called on KeyboardInterrupt before the job is ended, which may take longer than dlobd has.
     """
     logs.mkdir(parents=True, exist_ok=True)
     stdout_path, stderr_path = logs / "driver.stdout", logs / "driver.stderr"
@@ -103,6 +105,7 @@ def submit(
     except KeyboardInterrupt:
         # not raised: the caller collects the evidence that the job has left
         ended_by = "interrupt"
+        on_interrupt()
     except BaseException:
         _end_group(process)
         raise

@@ -30,10 +30,11 @@ def run(
     on_abort: Callable[[str], Any] = lambda application_id: "",
     accept_timeout_s: float = 30,
     output: Callable[[str], None] = lambda line: None,
+    on_interrupt: Callable[[], None] = lambda: None,
     **environment: str,
 ) -> Window:
     command = Command(("sh", "-c", script), environment)
-    return submit(command, logs, timeout_s, accept_timeout_s, told, on_abort, output)
+    return submit(command, logs, timeout_s, accept_timeout_s, told, on_abort, output, on_interrupt)
 
 
 def gone(pid: int, within_s: float = 10) -> bool:
@@ -135,9 +136,16 @@ def test_ctrl_c_ends_the_job_and_keeps_the_window(tmp_path: Path) -> None:
     def interrupt(line: str) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
-    aborted: list[str] = []
-    window = run(f"echo $$; echo {APP} >&2; exec sleep 100", tmp_path, on_abort=aborted.append, told=interrupt)
-    assert (window.ended_by, window.exit_code, aborted) == ("interrupt", -signal.SIGTERM, [APP])
+    called: list[str] = []
+    window = run(
+        f"echo $$; echo {APP} >&2; exec sleep 100",
+        tmp_path,
+        on_abort=called.append,
+        told=interrupt,
+        on_interrupt=lambda: called.append("interrupted"),
+    )
+    assert (window.ended_by, window.exit_code) == ("interrupt", -signal.SIGTERM)
+    assert called == ["interrupted", APP], "dlobd may be killed while it ends the application"
     assert gone(int((tmp_path / "driver.stdout").read_text()))
 
 
