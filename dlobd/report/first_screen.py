@@ -92,6 +92,7 @@ def first_screen(run: Run, bundle: str = "") -> FirstScreen:
     found = summary(run)
     ok = run.status == "ok" and bool(run.wall_ns)
     above = tuple(row for row in run.findings if row.above_noise) if ok else ()
+    soft = (f"{plane.plane}: {sentences.transport(plane)}" for plane in run.transport or () if plane.soft)
     return FirstScreen(
         headline=headline,
         subtitle=(*facts(run), *_applications(run)),
@@ -102,7 +103,7 @@ def first_screen(run: Run, bundle: str = "") -> FirstScreen:
         tiles=_tiles(run, above) if run.wall_ns else (),
         findings=above,
         no_finding=sentences.no_finding(run) if ok and not above else "",
-        warnings=(*(f"check failed: {check.message}" for check in found.failed), *found.not_sound),
+        warnings=(*(f"check failed: {check.message}" for check in found.failed), *soft, *found.not_sound),
         disclosures=_disclosures(run, found),
     )
 

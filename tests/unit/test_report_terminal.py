@@ -324,7 +324,9 @@ def test_every_label_of_the_first_screen_is_in_the_registry_of_words(capture: st
 
 def test_the_transport_of_gradients_is_in_the_details() -> None:
     soft = Plane("exchange", "verbs", "rxe0:1", "", (), True, (), "rdma", True)
-    disclosures = first_screen(replace(run_of("quick-run"), transport=(soft,))).disclosures
+    screen = first_screen(replace(run_of("quick-run"), transport=(soft,)))
+    assert any("Soft-RoCE in software: its speed is not that of RDMA hardware" in line for line in screen.warnings)
+    disclosures = screen.disclosures
     details = [line for lines in disclosures.values() for line in lines]
     assert any(line.startswith("Gradient exchange: verbs over rxe0:1, Soft-RoCE in software") for line in details)
 
