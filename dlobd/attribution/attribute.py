@@ -1,7 +1,8 @@
 """Splits the wall time of a trace by layer, exactly.
 
-The wall time of a run is the window of its main lane. `Attributor.resolve` walks the window once and assigns each
-piece to one layer, by these rules.
+The wall time of a run is the window of its main lane. `_Walk` assigns each piece of it to one layer, by these rules. It
+resolves all windows of one depth of waits together, in arrays: first that of the main lane, then those of the lanes for
+which it waits, and so on.
 
 1. An instant belongs to the innermost span that is open in the lane.
 2. A wait is replaced by the work of the lane that releases it; waits there are replaced in turn.
@@ -20,32 +21,45 @@ clock, no file.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from dlobd.attribution.nesting import Lane, NestedSpan, arrange, by_lane
+import numpy as np
+
+from dlobd.attribution.columns import (
+    NONE,
+    NUMBER_OF_LAYER,
+    Columns,
+    Ints,
+    Table,
+    ends_of_runs,
+    largest_of_runs,
+    starts_of_runs,
+)
+from dlobd.attribution.nesting import Lane, Lanes, NestedSpan, arrange, by_lane
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, LayerTime, Segment, Span, Trace
-from dlobd.spans import BETWEEN_MARKS, OwnQuality
+from dlobd.spans import BETWEEN_MARKS, OwnQuality, cause_of
 
 Kind = Literal["span", "cause", "unexplained", "unattributed"]
 Quality = Literal["measured", "between marks", "named wait", "unexplained", "unattributed"]
+
+KINDS: tuple[Kind, ...] = ("span", "cause", "unexplained", "unattributed")
+OWN, CAUSE, UNEXPLAINED, NO_SPAN = range(len(KINDS))
+BETWEEN = len(KINDS)
+"""Number of own time between marks."""
 
 
 def attribute(trace: Trace) -> Attribution:
     """Split the wall time by layer. Raises BundleError for an unknown layer, or a window that ends before it starts."""
     _check(trace)
-    lanes = arranged(trace)
-    attributor = Attributor(trace, lanes)
-    if trace.wall_ns:
-        attributor.resolve(MAIN_LANE, trace.start_ns, trace.end_ns, None, (MAIN_LANE,))
-    segments = attributor.segments[::-1]
-    clips = [clip for lane in lanes.values() for clip in lane.clips] + attributor.clips + [*trace.clips]
-    return _sum(trace, segments, attributor.edges_ns, clips)
+    columns = Columns(trace.spans)
+    walk = _Walk(columns, Lanes(columns, trace.start_ns, trace.end_ns))
+    segments = walk.segments()
+    return _sum(trace, walk, segments)
 
 
 def arranged(trace: Trace) -> dict[str, Lane]:
@@ -58,18 +72,21 @@ def arranged(trace: Trace) -> dict[str, Lane]:
 
 def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
     """Return each wait that a span of another lane released, by the rules of the attribution, in `arranged` lanes."""
-    attributor = Attributor(trace, lanes)
-    placed = {id(nested.span): nested for lane in lanes.values() for nested in lane.nested}
-    found = []
-    for nested in placed.values():
-        span, at_ns = attributor.releasing(nested) or (None, 0)
-        by = placed.get(id(span))
-        if by:
+    columns = Columns(trace.spans)
+    walk = _Walk(columns, Lanes(columns, trace.start_ns, trace.end_ns))
+    by_span = {id(nested.span): nested for lane in lanes.values() for nested in lane.nested}
+    placed = [by_span.get(id(span)) for span in trace.spans]
+    until_ns = np.array([nested.end_ns if nested else 0 for nested in placed], np.int64)
+    rows, by, at_ns = walk.released(np.where(columns.is_released, columns.released_ns, until_ns))
+    found: dict[int, Release] = {}
+    for row, releasing, time_ns in zip(rows.tolist(), by.tolist(), at_ns.tolist(), strict=True):
+        wait, end = placed[row], placed[releasing]
+        if wait and end:
             # normalisation may have moved the edges of the span
-            at_ns = min(max(at_ns, by.start_ns), by.end_ns)
-            if by.start_ns < nested.end_ns and at_ns <= nested.end_ns:
-                found.append(Release(nested, by, at_ns))
-    return found
+            within_ns = min(max(time_ns, end.start_ns), end.end_ns)
+            if end.start_ns < wait.end_ns and within_ns <= wait.end_ns:
+                found[id(wait)] = Release(wait, end, within_ns)
+    return [found[id(nested)] for nested in by_span.values() if id(nested) in found]
 
 
 def critical_path(attribution: Attribution) -> list[Segment]:
@@ -95,136 +112,197 @@ class Release(NamedTuple):
     at_ns: int
 
 
-class Attributor:
-    """Walk over the window from its end to its start, because a named cause takes the last part of a wait."""
+@dataclass(frozen=True, slots=True)
+class _Segments:
+    """Columns of the segments of the window, from its start to its end."""
 
-    def __init__(self, trace: Trace, lanes: dict[str, Lane]) -> None:
-        self.lanes = lanes
-        self._end_ns = trace.end_ns
-        self.segments: list[Segment] = []
-        self.clips: list[Clip] = []
-        self.edges_ns: dict[int, int] = {}
-        self._cause_left_ns: dict[str, int] = {}
-        self._last_to_enter = self._collectives(trace.spans)
+    start_ns: Ints
+    end_ns: Ints
+    row: Ints  # of the span, or NONE
+    kind: Ints  # place in KINDS
+    chain: Ints
 
-    def resolve(self, lane: str, start_ns: int, end_ns: int, waiting: Span | None, chain: tuple[str, ...]) -> None:
-        """Assign every instant of [start, end) to a layer by the work of `lane`. `waiting`: the span that waits for
-        this lane."""
-        for start, end, span in self.lanes[lane].backwards(start_ns, end_ns):
-            for edge in (start, end):
-                self._edge(edge, self.lanes[lane].edges_ns.get(edge, 0))
-            if span is None:
-                # Rules 4 and 5: no span is open here, so the time goes back to the waiting lane.
-                if waiting is None:
-                    self._emit(start, end, UNATTRIBUTED, None, "unattributed", chain)
-                else:
-                    self._gap(waiting, start, end, chain[:-1])
-            elif span.rendezvous:
-                # Rule 3. From the last entry on, the collective itself runs: its own layer's time.
-                last = self._last_to_enter[span.id]
-                entered = min(max(last.start_ns, start), end)
-                self._own(span, entered, end, chain)
-                self._delegate(span, last.lane, start, entered, last.resolution_ns, chain)
-            elif span.waits_for:
-                # Rule 2. After its release only its cause explains a wait.
-                released = end if span.released_ns is None else min(max(span.released_ns, start), end)
-                self._gap(span, released, end, chain)
-                self._delegate(span, self._releasing_lane(span), start, released, span.resolution_ns, chain)
-            elif span.cause:
-                # A sleep or poll that waits for no lane: its period is named, the rest is own time.
-                self._gap(span, start, end, chain, rest="span")
-            else:
-                self._own(span, start, end, chain)  # Rule 1.
 
-    def _delegate(
-        self, span: Span, lane: str | None, start_ns: int, end_ns: int, resolution_ns: int, chain: tuple[str, ...]
-    ) -> None:
-        """Replace [start_ns, end_ns) of a waiting span by the work of `lane`. Its end has `resolution_ns`."""
-        if start_ns >= end_ns:
-            return
-        self._edge(end_ns, resolution_ns)
-        if lane is None:
-            self._gap(span, start_ns, end_ns, chain)
-        elif lane in chain:
-            # The wait leads back to a lane that itself waits for it: a cycle, counted as a clip.
-            self.clips.append(Clip("cycle", span.id, end_ns - start_ns))
-            self._gap(span, start_ns, end_ns, chain)
-        else:
-            self.resolve(lane, start_ns, end_ns, span, (*chain, lane))
+class _Walk:
+    """Resolution of the window. A chain is the path of lanes from the main lane to the lane of a window."""
 
-    def _releasing_lane(self, span: Span) -> str | None:
-        """Return the lane that was busy last before the release."""
-        release_ns = span.end_ns if span.released_ns is None else span.released_ns
-        busy: list[tuple[int, int, str]] = []
-        for name in span.waits_for:
-            lane = self.lanes.get(name)
-            until_ns = lane.busy_until(release_ns) if lane else None
-            if lane and until_ns is not None:
-                busy.append((until_ns, lane.busy_until(self._end_ns) or until_ns, name))
-        return max(busy)[2] if busy else None
+    def __init__(self, columns: Columns, lanes: Lanes) -> None:
+        self.columns, self._lanes = columns, lanes
+        self.chains: list[tuple[int, ...]] = [(0,)]
+        self._chain_of: dict[tuple[int, ...], int] = {(0,): 0}
+        self._outer = [NONE]
+        self._own, self._gaps = Table(4), Table(5)  # span, start, end, chain; and the kind of the rest
+        self._edges, self._cycles, self._windows = Table(2), Table(3), Table(4)
+        self._last_to_enter, self._late = _collectives(columns)
+        self._releasing = self._releasing_lanes()
 
-    def releasing(self, nested: NestedSpan) -> tuple[Span, int] | None:
-        """Return the span of another lane that released a wait, or entered its collective last, and the time."""
-        span = nested.span
-        if span.rendezvous:
-            last = self._last_to_enter[span.id]
-            return (last, last.start_ns) if last.lane != span.lane else None
-        name = self._releasing_lane(span) if span.waits_for else None
-        if name is None or name == span.lane:
-            return None
-        piece = self.lanes[name].last_busy(nested.end_ns if span.released_ns is None else span.released_ns)
-        return (piece.span, piece.end_ns) if piece and piece.span else None
+    def segments(self) -> _Segments:
+        """Assign every instant of the window to a layer."""
+        window = [np.array([number]) for number in (0, self._lanes.wall_ns, NONE, 0)]
+        while len(window[0]) and self._lanes.wall_ns:
+            self._resolve(*window)
+            window, self._windows = self._windows.columns, Table(4)
+        row, start, end, chain = self._own.columns
+        kind = np.where(row == NONE, NO_SPAN, OWN)
+        parts = [(start, end, row, kind, chain), *self._causes()]
+        start, end, row, kind, chain = (np.concatenate(column) for column in zip(*parts, strict=True))
+        unknown = (kind == OWN) & (row != NONE)
+        unknown[unknown] = self.columns.unknown[row[unknown]]
+        row[unknown], kind[unknown] = NONE, NO_SPAN  # rule 5
+        some = np.flatnonzero(start < end)
+        order = some[np.argsort(start[some], kind="stable")]
+        same = np.stack([row, kind, chain])[:, order]
+        first = np.ones(len(order), np.bool_)
+        first[1:] = (same[:, 1:] != same[:, :-1]).any(axis=0)
+        at = np.flatnonzero(first)
+        last = np.append(at[1:], len(order))[: len(at)] - 1
+        return _Segments(start[order][at], end[order][last], row[order][at], kind[order][at], chain[order][at])
 
-    def _gap(self, span: Span, start_ns: int, end_ns: int, chain: tuple[str, ...], rest: Kind = "unexplained") -> None:
-        """Emit time of `span` that no other lane covers. Its cause takes at most the rest of its period."""
-        if span.unknown:
-            self._own(span, start_ns, end_ns, chain)
-            return
-        left = self._cause_left_ns.get(span.id, span.cause_period_ns if span.cause else 0)
-        named = max(0, min(left, end_ns - start_ns))
-        self._cause_left_ns[span.id] = left - named
-        if 0 < named < end_ns - start_ns:
-            self._edge(end_ns - named, span.resolution_ns)
-        self._emit(end_ns - named, end_ns, span.layer, span, "cause", chain)
-        self._emit(start_ns, end_ns - named, span.layer, span, rest, chain)
+    @property
+    def clips(self) -> list[Clip]:
+        """Corrections: in lanes, of members that left their collective too early, and of cycles of waits."""
+        end, row, ns = self._cycles.columns
+        spans, order = self.columns.spans, np.argsort(-end, kind="stable")
+        cycles = zip(row[order].tolist(), ns[order].tolist(), strict=True)
+        return [*self._lanes.clips, *self._late, *(Clip("cycle", spans[at].id, length) for at, length in cycles)]
 
-    def _own(self, span: Span, start_ns: int, end_ns: int, chain: tuple[str, ...]) -> None:
-        if span.unknown:
-            self._emit(start_ns, end_ns, UNATTRIBUTED, None, "unattributed", chain)
-        else:
-            self._emit(start_ns, end_ns, span.layer, span, "span", chain)
+    @property
+    def edges_ns(self) -> tuple[Ints, Ints]:
+        """Times of boundaries, and their uncertainty: the larger uncertainty of both edges."""
+        at, resolution_ns = self._edges.columns
+        order = np.argsort(at, kind="stable")
+        at = at[order]
+        return at[starts_of_runs(at)], largest_of_runs(at, resolution_ns[order])
 
-    def _emit(
-        self, start_ns: int, end_ns: int, layer: str, span: Span | None, kind: Kind, chain: tuple[str, ...]
-    ) -> None:
-        if start_ns >= end_ns:
-            return
-        later = self.segments[-1] if self.segments else None
-        if later and later.span is span and later.kind == kind and later.chain == chain:
-            self.segments.pop()
-            end_ns = later.end_ns
-        self.segments.append(Segment(start_ns, end_ns, layer, span, kind, chain))
+    def released(self, release_ns: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return rows of waits, the row of the span of another lane that released each, and the time of the release."""
+        columns = self.columns
+        members = np.flatnonzero(columns.group != NONE)
+        last = self._last_to_enter[members]
+        waits = np.flatnonzero((columns.group == NONE) & (self._releasing != NONE))
+        piece, until_ns = self._lanes.last_busy(self._releasing[waits], release_ns[waits])
+        by = np.where(piece != NONE, self._lanes.owner[piece], NONE)
+        rows, by = np.append(members, waits), np.append(last, by)
+        at_ns = np.append(columns.start_ns[last], until_ns)
+        other = (by != NONE) & (columns.lane[rows] != columns.lane[by])
+        return rows[other], by[other], at_ns[other]
 
-    def _edge(self, at_ns: int, resolution_ns: int) -> None:
-        """Store the uncertainty of a boundary: the larger uncertainty of its two edges."""
-        self.edges_ns[at_ns] = max(self.edges_ns.get(at_ns, 0), resolution_ns)
+    def _resolve(self, begin: Ints, end: Ints, waiting: Ints, chain: Ints) -> None:
+        """Assign every instant of windows, which are positions of lanes. `waiting`: the spans that wait for these
+        lanes."""
+        lanes, columns = self._lanes, self.columns
+        first = np.searchsorted(lanes.at, begin, "right") - 1
+        sizes = np.searchsorted(lanes.at, end) - first
+        window = np.repeat(np.arange(len(begin)), sizes)
+        piece = np.arange(len(window)) + np.repeat(first - np.cumsum(sizes) + sizes, sizes)
+        low, high = np.maximum(lanes.at[piece], begin[window]), np.minimum(lanes.at[piece + 1], end[window])
+        start, stop = lanes.time_ns(low), lanes.time_ns(high)
+        self._edges.add(start, lanes.resolution_ns[piece], where=low == lanes.at[piece])
+        self._edges.add(stop, lanes.resolution_ns[piece + 1], where=high == lanes.at[piece + 1])
+        row, waiting, chain = lanes.owner[piece], waiting[window], chain[window]
+        # Rules 4 and 5: where no span is open, the time goes back to the waiting lane.
+        idle = row == NONE
+        self._own.add(row, start, stop, chain, where=idle & (waiting == NONE))
+        outer = np.array(self._outer)[chain]
+        self._gaps.add(waiting, start, stop, outer, UNEXPLAINED, where=idle & (waiting != NONE))
+        row, start, stop, chain = (column[~idle] for column in (row, start, stop, chain))
+        # Rule 3. From the last entry on, the collective itself runs: its own layer's time.
+        member = columns.group[row] != NONE
+        at, begun, ended, path = (column[member] for column in (row, start, stop, chain))
+        last = self._last_to_enter[at]
+        entered = np.minimum(np.maximum(columns.start_ns[last], begun), ended)
+        self._own.add(at, entered, ended, path)
+        self._delegate(at, columns.lane[last], begun, entered, columns.resolution_ns[last], path)
+        # Rule 2. After its release only its cause explains a wait.
+        waits = ~member & (np.diff(columns.waits_at)[row] > 0)
+        at, begun, ended, path = (column[waits] for column in (row, start, stop, chain))
+        released = np.minimum(np.maximum(columns.released_ns[at], begun), ended)
+        released = np.where(columns.is_released[at], released, ended)
+        self._gaps.add(at, released, ended, path, UNEXPLAINED)
+        self._delegate(at, self._releasing[at], begun, released, columns.resolution_ns[at], path)
+        # A sleep or poll that waits for no lane: its period is named, the rest is own time.
+        sleeps = ~(member | waits) & (columns.cause[row] != NONE)
+        self._gaps.add(row, start, stop, chain, OWN, where=sleeps)
+        self._own.add(row, start, stop, chain, where=~(member | waits | sleeps))  # Rule 1.
 
-    def _collectives(self, spans: Iterable[Span]) -> dict[str, Span]:
-        """Map the ID of each member of a collective to the last member that starts before its end."""
-        groups: dict[str, list[Span]] = defaultdict(list)
-        for span in spans:
-            if span.rendezvous:
-                groups[span.rendezvous].append(span)
-        releasing: dict[str, Span] = {}
-        for members in groups.values():
-            members.sort(key=lambda member: member.start_ns)
-            starts = [member.start_ns for member in members]
-            for member in members:
-                releasing[member.id] = members[max(0, bisect_left(starts, member.end_ns) - 1)]
-                late_ns = starts[-1] - member.end_ns
-                if late_ns > members[-1].resolution_ns + member.resolution_ns and not member.truncated:
-                    self.clips.append(Clip("inconsistent", member.id, late_ns))
-        return releasing
+    def _delegate(self, row: Ints, lane: Ints, start: Ints, end: Ints, resolution_ns: Ints, chain: Ints) -> None:
+        """Replace [start, end) of waiting spans by the work of lanes. Their ends have `resolution_ns`."""
+        some = start < end
+        row, lane, start, end, chain = (column[some] for column in (row, lane, start, end, chain))
+        self._edges.add(end, resolution_ns[some])
+        inner = self._extended(chain, lane)
+        # A wait may lead back to a lane that itself waits for it: a cycle, counted as a clip.
+        self._cycles.add(end, row, end - start, where=(inner == NONE) & (lane != NONE))
+        self._gaps.add(row, start, end, chain, UNEXPLAINED, where=inner == NONE)
+        places = self._lanes.position(lane, start), self._lanes.position(lane, end)
+        self._windows.add(*places, row, inner, where=inner != NONE)
+
+    def _extended(self, chain: Ints, lane: Ints) -> Ints:
+        """Return chains with a lane more; NONE for a lane in its chain, or without a lane."""
+        pairs, at = np.unique(chain << 32 | (lane + 1), return_inverse=True)
+        found = []
+        for pair in pairs.tolist():
+            outer, added = pair >> 32, (pair & 0xFFFFFFFF) - 1
+            if added == NONE or added in self.chains[outer]:
+                found.append(NONE)
+                continue
+            path = (*self.chains[outer], added)
+            if path not in self._chain_of:
+                self._chain_of[path] = len(self.chains)
+                self.chains.append(path)
+                self._outer.append(outer)
+            found.append(self._chain_of[path])
+        return np.array(found, np.int64)[at]
+
+    def _causes(self) -> Iterator[tuple[Ints, Ints, Ints, Ints, Ints]]:
+        """Yield the gaps in two parts, from start to end: the rest, and the named cause. A cause takes the last parts
+        of a span's gaps, at most its period."""
+        row, start, end, chain, rest = self._gaps.columns
+        order = np.lexsort((-end, row))[np.count_nonzero(row == NONE) :]
+        row, start, end, chain, rest = (column[order] for column in (row, start, end, chain, rest))
+        length = end - start
+        later = np.cumsum(length) - length
+        later -= later[np.searchsorted(row, row)]  # gaps of the same span, after this gap
+        unknown = self.columns.unknown[row]
+        named = np.where(unknown, 0, np.clip(self.columns.period_ns[row] - later, 0, length))
+        self._edges.add(end - named, self.columns.resolution_ns[row], where=(named > 0) & (named < length))
+        yield start, end - named, row, np.where(unknown, OWN, rest), chain
+        yield end - named, end, row, np.full(len(row), CAUSE), chain
+
+    def _releasing_lanes(self) -> Ints:
+        """Return for each span the lane that was busy last before its release."""
+        columns, lanes = self.columns, self._lanes
+        row = np.repeat(np.arange(len(columns)), np.diff(columns.waits_at))
+        release_ns = np.where(columns.is_released, columns.released_ns, columns.end_ns)[row]
+        piece, until_ns = lanes.last_busy(columns.waits_for, release_ns)
+        some = (piece != NONE) & (columns.waits_for != NONE)
+        row, lane, until_ns = row[some], columns.waits_for[some], until_ns[some]
+        _, last_ns = lanes.last_busy(lane, np.full(len(lane), lanes.start_ns + lanes.wall_ns))
+        by_name = np.argsort(np.argsort(np.array(columns.lanes)))
+        order = np.lexsort((by_name[lane], np.where(last_ns, last_ns, until_ns), until_ns, row))
+        latest = order[ends_of_runs(row[order])]
+        found = np.full(len(columns), NONE)
+        found[row[latest]] = lane[latest]
+        return found
+
+
+def _collectives(columns: Columns) -> tuple[Ints, list[Clip]]:
+    """Return for each member of a collective the last member that starts before its end; and the clips of members that
+    ended before the last member entered."""
+    found = np.full(len(columns), NONE)
+    members = np.flatnonzero(columns.group != NONE)
+    row = members[np.lexsort((columns.start_ns[members], columns.group[members]))]
+    group, start_ns, end_ns = columns.group[row], columns.start_ns[row], columns.end_ns[row]
+    times = np.unique(start_ns)
+    entries = group * (len(times) + 1) + np.searchsorted(times, start_ns)
+    ends = group * (len(times) + 1) + np.searchsorted(times, end_ns)
+    found[row] = row[np.maximum(np.searchsorted(entries, ends) - 1, np.searchsorted(group, group))]
+    last = row[np.searchsorted(group, group, "right") - 1]
+    late_ns = columns.start_ns[last] - end_ns
+    allowed_ns = columns.resolution_ns[last] + columns.resolution_ns[row]
+    wrong = np.flatnonzero((late_ns > allowed_ns) & ~columns.truncated[row])
+    clips = zip(row[wrong].tolist(), late_ns[wrong].tolist(), strict=True)
+    return found, [Clip("inconsistent", columns.spans[at].id, ns) for at, ns in clips]
 
 
 def quality(segment: Segment) -> Quality:
@@ -253,89 +331,127 @@ def _check(trace: Trace) -> None:
             raise BundleError(f"{what} has the unknown layer {layer!r}.", f"use one of {', '.join(LAYERS)}")
 
 
-def _sum(trace: Trace, segments: list[Segment], edges_ns: dict[int, int], clips: Sequence[Clip]) -> Attribution:
-    total: Counter[str] = Counter()
-    known: dict[str, Counter[Quality]] = defaultdict(Counter)
-    uncertain: Counter[str] = Counter()
-    causes: dict[str, Counter[str]] = defaultdict(Counter)
-    periods: dict[str, Literal["read", "default"] | None] = {}  # source of each period; None for an unregistered cause
-    names: dict[str, Counter[str]] = defaultdict(Counter)
-    for segment in segments:
-        length_ns = segment.end_ns - segment.start_ns
-        total[segment.layer] += length_ns
-        known[segment.layer][quality(segment)] += length_ns
-        if segment.span:
-            names[segment.layer][segment.span.name] += length_ns
-            if segment.kind == "cause":
-                causes[segment.layer][segment.span.cause] += length_ns
-                row = segment.span.cause_kind
-                periods[segment.span.cause] = None if row is None else "read" if row.period_is_read else "default"
+def _sum(trace: Trace, walk: _Walk, segments: _Segments) -> Attribution:
+    columns = walk.columns
+    length_ns = segments.end_ns - segments.start_ns
+    # the number after the layers is that of unattributed time
+    layer = np.append(columns.layer, len(LAYERS))[segments.row]
+    total_ns = _totals(layer, length_ns, len(LAYERS) + 1)
+    is_between = np.append(columns.between_marks, False)[segments.row] & (segments.kind == OWN)
+    quality_of = np.where(is_between, BETWEEN, segments.kind)
+    known_ns = _totals(quality_of * (len(LAYERS) + 1) + layer, length_ns, (BETWEEN + 1) * (len(LAYERS) + 1))
+    known_ns = known_ns.reshape(BETWEEN + 1, len(LAYERS) + 1)
+    names = _by_layer(layer, np.append(columns.name, NONE)[segments.row], length_ns, columns.names)
+    cause = np.where(segments.kind == CAUSE, np.append(columns.cause, NONE)[segments.row], NONE)
+    causes = _by_layer(layer, cause, length_ns, columns.causes)
     # An uncertain boundary moves time between two layers: both are uncertain by it.
-    for left, right in pairwise(segments):
-        if left.layer != right.layer:
-            for layer in (left.layer, right.layer):
-                uncertain[layer] += edges_ns.get(right.start_ns, 0)
-    low = {layer: total[layer] - uncertain[layer] for layer in LAYERS}
-    high = {layer: total[layer] + uncertain[layer] for layer in LAYERS}
+    turn = np.flatnonzero(layer[1:] != layer[:-1])
+    at_ns, resolution_ns = walk.edges_ns
+    if len(at_ns):
+        place = np.minimum(np.searchsorted(at_ns, segments.start_ns[turn + 1]), len(at_ns) - 1)
+        moved_ns = np.where(at_ns[place] == segments.start_ns[turn + 1], resolution_ns[place], 0)
+    else:
+        moved_ns = np.zeros(len(turn), np.int64)
+    sides = np.concatenate([layer[turn], layer[turn + 1]])
+    uncertain_ns = _totals(sides, np.append(moved_ns, moved_ns), len(LAYERS) + 1)
+    low = dict(zip(LAYERS, (total_ns - uncertain_ns).tolist(), strict=False))
+    high = dict(zip(LAYERS, (total_ns + uncertain_ns).tolist(), strict=False))
     # `hi_ns` is the upper bound of a layer's time inside spans of another layer.
-    for interval, overlap_ns in _overlaps(trace.intervals, segments):
+    for interval, overlap_ns in _overlaps(trace.intervals, walk, segments, layer):
         low[interval.inside] -= min(interval.hi_ns, overlap_ns)
         high[interval.layer] += min(interval.hi_ns, overlap_ns)
     # All unattributed time may belong to a layer whose source is missing.
+    unattributed_ns = int(total_ns[-1])
     for lacking in trace.not_measured:
         if lacking.inside == UNATTRIBUTED:
-            high[lacking.layer] += total[UNATTRIBUTED]
+            high[lacking.layer] += unattributed_ns
     # a layer that worked without delaying the main lane has 0; a layer without work has no row
-    taking_part = {interval.layer for interval in trace.intervals} | {
-        span.layer for span in trace.spans if span.start_ns < trace.end_ns and span.end_ns > trace.start_ns
-    }
+    in_window = (columns.start_ns < trace.end_ns) & (columns.end_ns > trace.start_ns)
+    worked = {*columns.layer[in_window].tolist()} | {NUMBER_OF_LAYER[one.layer] for one in trace.intervals}
     rows = tuple(
         LayerTime(
-            layer,
-            LAYERS[layer].group,
-            total[layer],
-            known[layer]["unexplained"],
-            max(0, low[layer]),
-            min(trace.wall_ns, high[layer]),
-            known[layer]["measured"],
-            known[layer]["between marks"],
-            known[layer]["named wait"],
-            tuple((cause, ns, periods[cause]) for cause, ns in _largest_first(causes[layer])),
-            _largest_first(names[layer]),
+            name,
+            LAYERS[name].group,
+            int(total_ns[number]),
+            int(known_ns[UNEXPLAINED, number]),
+            max(0, low[name]),
+            min(trace.wall_ns, high[name]),
+            int(known_ns[OWN, number]),
+            int(known_ns[BETWEEN, number]),
+            int(known_ns[CAUSE, number]),
+            tuple((cause, ns, _period(cause)) for cause, ns in causes[number]),
+            names[number],
         )
-        for layer in LAYERS
-        if total[layer] or layer in taking_part
+        for name, number in NUMBER_OF_LAYER.items()
+        if total_ns[number] or number in worked
     )
     merged: Counter[tuple[str, str]] = Counter()
-    for clip in clips:
+    for clip in walk.clips:
         merged[clip.kind, clip.span] += clip.ns
     return Attribution(
         trace.wall_ns,
         rows,
-        total[UNATTRIBUTED],
+        unattributed_ns,
         trace.not_measured,
         trace.intervals,
         tuple(Clip(kind, span, ns) for (kind, span), ns in merged.items()),
-        tuple(segments),
+        tuple(_rows(walk, segments, layer)),
     )
 
 
-def _overlaps(intervals: Sequence[Interval], segments: Iterable[Segment]) -> Iterable[tuple[Interval, int]]:
-    wanted = {(interval.lane, interval.inside) for interval in intervals}
-    own: dict[tuple[str, str], list[Segment]] = defaultdict(list)
-    for segment in segments:
-        if segment.kind == "span" and (segment.chain[-1], segment.layer) in wanted:
-            own[segment.chain[-1], segment.layer].append(segment)
+def _rows(walk: _Walk, segments: _Segments, layer: Ints) -> Iterator[Segment]:
+    spans, names = walk.columns.spans, [*LAYERS, UNATTRIBUTED]
+    chains = [tuple(walk.columns.lanes[lane] for lane in chain) for chain in walk.chains]
+    bounds = segments.start_ns.tolist(), segments.end_ns.tolist()
+    others = layer.tolist(), segments.row.tolist(), segments.kind.tolist(), segments.chain.tolist()
+    for start_ns, end_ns, number, row, kind, chain in zip(*bounds, *others, strict=True):
+        span = None if row == NONE else spans[row]
+        yield Segment(start_ns, end_ns, names[number], span, KINDS[kind], chains[chain])
+
+
+def _totals(group: Ints, ns: Ints, groups: int) -> Ints:
+    """Sum exactly by the number of a group."""
+    found = np.zeros(groups, np.int64)
+    np.add.at(found, group, ns)
+    return found
+
+
+def _by_layer(layer: Ints, item: Ints, ns: Ints, texts: Sequence[str]) -> list[tuple[tuple[str, int], ...]]:
+    """Sum by layer and item; of each layer, the largest sum is first."""
+    some = item != NONE
+    pairs, group = np.unique(layer[some] * len(texts) + item[some], return_inverse=True)
+    found: list[list[tuple[str, int]]] = [[] for _ in range(len(LAYERS) + 1)]
+    for pair, total_ns in zip(pairs.tolist(), _totals(group, ns[some], len(pairs)).tolist(), strict=True):
+        found[pair // len(texts)].append((texts[pair % len(texts)], total_ns))
+    return [tuple(sorted(items, key=lambda item: (-item[1], item[0]))) for items in found]
+
+
+def _period(cause: str) -> Literal["read", "default"] | None:
+    """Return the origin of a cause's period; None for a cause without a row."""
+    row = cause_of(cause)
+    return None if row is None else "read" if row.period_is_read else "default"
+
+
+def _overlaps(
+    intervals: Sequence[Interval], walk: _Walk, segments: _Segments, layer: Ints
+) -> Iterator[tuple[Interval, int]]:
+    """Yield the time of the segments of the layer `inside`, in the lane of each interval."""
+    numbers = {name: number for number, name in enumerate(walk.columns.lanes)}
+    lane = np.array([chain[-1] for chain in walk.chains])[segments.chain]
+    places: dict[tuple[str, str], list[Interval]] = {}
     for interval in intervals:
-        candidates = own[interval.lane, interval.inside]
-        index = max(0, bisect_left(candidates, interval.start_ns, key=lambda segment: segment.end_ns))
-        overlap_ns = 0
-        while index < len(candidates) and candidates[index].start_ns < interval.end_ns:
-            segment = candidates[index]
-            overlap_ns += max(0, min(segment.end_ns, interval.end_ns) - max(segment.start_ns, interval.start_ns))
-            index += 1
-        yield interval, overlap_ns
+        places.setdefault((interval.lane, interval.inside), []).append(interval)
+    for (name, inside), own in places.items():
+        some = (segments.kind == OWN) & (lane == numbers.get(name, NONE)) & (layer == NUMBER_OF_LAYER[inside])
+        start_ns, end_ns = segments.start_ns[some], segments.end_ns[some]
+        passed_ns = np.append(0, np.cumsum(end_ns - start_ns))
 
+        def until(at_ns: Ints, starts: Ints = start_ns, ends: Ints = end_ns, passed: Ints = passed_ns) -> Ints:
+            """Return the time in segments before each instant."""
+            count = np.searchsorted(starts, at_ns)
+            open_ns = np.append(0, ends)[count] - at_ns
+            return np.where(count > 0, passed[count] - np.maximum(0, open_ns), 0)
 
-def _largest_first(sums: Counter[str]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
+        bounds = (np.array([getattr(one, edge) for one in own], np.int64) for edge in ("end_ns", "start_ns"))
+        last_ns, first_ns = map(until, bounds)
+        yield from zip(own, np.maximum(0, last_ns - first_ns).tolist(), strict=True)

@@ -1,9 +1,12 @@
-"""Normalises a lane: its spans nest, and every instant belongs to exactly one innermost span, or to none.
+"""Normalises lanes: spans nest, and every instant of a lane belongs to exactly one innermost span, or to none.
 
 A lane is one sequential timeline (a thread, or an entity that logs describe, such as a YARN application). Its spans
 come from several sources with different resolutions, so that they may overlap slightly. Each correction is a `Clip`.
 Attribution and the trace view both use the result, so that a picture shows exactly the counted time. Pure: no clock, no
 file.
+
+`Lanes` normalises all lanes together, in arrays. Only a lane whose spans contradict each other is normalised by a loop
+over its spans, `arrange`.
 """
 
 from __future__ import annotations
@@ -14,7 +17,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
+from dlobd.attribution.columns import NONE, Columns, Flags, Ints, ends_of_runs, largest_of_runs, starts_of_runs
 from dlobd.schema import Clip, Span
+
+MOST_DEPTH = 1000
+"""Most recorded ancestors of a span in an array; a lane with more is normalised by a loop."""
 
 
 class NestedSpan(NamedTuple):
@@ -62,6 +71,146 @@ class Lane:
         """Return the latest instant until `at_ns` at which a span was open; None if no span was open."""
         piece = self.last_busy(at_ns)
         return piece.end_ns if piece else None
+
+
+class Lanes:
+    """Pieces of all normalised lanes, laid end to end on one axis. Lane k has the positions from k * stride.
+
+    at: start of each piece. The next piece begins at its end; the last piece of a lane begins at the window's end.
+    owner: row of the innermost open span of each piece, or NONE.
+    resolution_ns: uncertainty of the start of each piece, if a span of its lane starts or ends there.
+    """
+
+    def __init__(self, columns: Columns, start_ns: int, end_ns: int) -> None:
+        self.start_ns, self.wall_ns = start_ns, end_ns - start_ns
+        self.stride = self.wall_ns + 1
+        low: Ints = np.clip(columns.start_ns, start_ns, end_ns)
+        high: Ints = np.maximum(np.clip(columns.end_ns, start_ns, end_ns), low)
+        lost_ns: Ints = columns.end_ns - columns.start_ns - (high - low)
+        depth, looping = _ancestors(columns.parent)
+        children = np.flatnonzero(columns.parent != NONE)
+        parents = columns.parent[children]
+        leaving = children[(low[children] < low[parents]) | (high[children] > high[parents])]
+        untidy = np.zeros(len(columns.lanes), np.bool_)
+        untidy[columns.lane[looping | (columns.end_ns < columns.start_ns)]] = True
+        untidy[columns.lane[leaving]] = True
+        rows = np.flatnonzero((low < high) & ~untidy[columns.lane])
+        base = columns.lane * self.stride - start_ns
+        low, high = low + base, high + base
+        rows = _outer_first(rows, low, high, depth)
+        around = _enclosing(low[rows], high[rows])
+        crossing = rows[(around != NONE) & (high[rows] > high[rows][around])]
+        if len(crossing):
+            untidy[columns.lane[crossing]] = True
+            rows = rows[~untidy[columns.lane[rows]]]
+            around = _enclosing(low[rows], high[rows])
+        tables = [self._edges(len(columns.lanes)), *_turns(rows, around, low, high, columns.resolution_ns)]
+        clips = self._clips(columns, depth, lost_ns, ~untidy[columns.lane])
+        for lane in np.flatnonzero(untidy).tolist():
+            table, clips[lane] = self._by_loop(columns, lane)
+            tables.append(table)
+        at, owner, resolution_ns = (np.concatenate(column) for column in zip(*tables, strict=True))
+        order = np.argsort(at, kind="stable")  # of equal positions, the last table has precedence
+        at = at[order]
+        last = ends_of_runs(at)
+        self.at, self.owner = at[last], owner[order][last]
+        self.resolution_ns = largest_of_runs(at, resolution_ns[order])
+        self.clips = [clip for lane in sorted(clips) for clip in clips[lane]]
+
+    def position(self, lane: Ints, time_ns: Ints) -> Ints:
+        """Return the positions of times; a time outside the window is before the lane, or at the window's end."""
+        return lane * self.stride + np.clip(time_ns - self.start_ns, -1, self.wall_ns)
+
+    def time_ns(self, position: Ints) -> Ints:
+        """Return the times of positions."""
+        return position % self.stride + self.start_ns
+
+    def last_busy(self, lane: Ints, time_ns: Ints) -> tuple[Ints, Ints]:
+        """Return the latest piece with an open span before a time, and its end, but at most the time; NONE and 0
+        without an open span."""
+        position = self.position(lane, time_ns)
+        piece = np.searchsorted(self.at, position) - 1
+        piece = np.maximum(piece - (self.owner[piece] == NONE), NONE)  # two pieces without a span never touch
+        found = (piece >= 0) & (self.at[piece] >= lane * self.stride) & (self.owner[piece] != NONE)
+        piece = np.where(found, piece, NONE)
+        until = np.minimum(self.at[piece + 1], position)
+        return piece, np.where(found, until - lane * self.stride + self.start_ns, 0)
+
+    def _edges(self, lanes: int) -> tuple[Ints, Ints, Ints]:
+        """Return the start and the end of each lane, without a span."""
+        start = np.arange(lanes) * self.stride
+        at = np.concatenate([start, start + self.wall_ns])
+        return at, np.full(len(at), NONE), np.zeros(len(at), np.int64)
+
+    def _clips(self, columns: Columns, depth: Ints, lost_ns: Ints, tidy: Flags) -> dict[int, list[Clip]]:
+        rows = np.flatnonzero((columns.truncated | (lost_ns > 0)) & tidy)
+        found: dict[int, list[Clip]] = {}
+        for row in rows[np.lexsort((rows, depth[rows], columns.lane[rows]))].tolist():
+            span, own = columns.spans[row], found.setdefault(int(columns.lane[row]), [])
+            if span.truncated:  # closed at the last evidence: the true end is unknown
+                own.append(Clip("truncated", span.id, span.end_ns - span.start_ns))
+            if lost_ns[row]:
+                own.append(Clip("outside window", span.id, int(lost_ns[row])))
+        return found
+
+    def _by_loop(self, columns: Columns, lane: int) -> tuple[tuple[Ints, Ints, Ints], list[Clip]]:
+        rows = np.flatnonzero(columns.lane == lane).tolist()
+        end_ns, shift = self.start_ns + self.wall_ns, lane * self.stride - self.start_ns
+        one = arrange([columns.spans[row] for row in rows], self.start_ns, end_ns)
+        row_of = {id(columns.spans[row]): row for row in rows} | {id(None): NONE}
+        pieces = [(piece.start_ns, row_of[id(piece.span)]) for piece in one.pieces] + [(end_ns, NONE)]
+        found = np.array([(at + shift, row, one.edges_ns.get(at, 0)) for at, row in pieces], np.int64)
+        return (found[:, 0], found[:, 1], found[:, 2]), list(one.clips)
+
+
+def _ancestors(parent: Ints) -> tuple[Ints, Flags]:
+    """Count the recorded ancestors of each span; flag spans whose parents lead back to themselves, or are too many."""
+    depth, looping = np.zeros(len(parent), np.int64), np.zeros(len(parent), np.bool_)
+    rows = np.flatnonzero(parent != NONE)
+    at = parent[rows]
+    for _ in range(MOST_DEPTH):
+        depth[rows] += 1
+        above = parent[at]
+        rows, at = rows[above != NONE], above[above != NONE]
+        if not len(rows):
+            break
+    looping[rows] = True
+    return depth, looping
+
+
+def _outer_first(rows: Ints, low: Ints, high: Ints, depth: Ints) -> Ints:
+    """Sort spans by start; of equal starts, the longest is first, then the span with fewer ancestors."""
+    rows = rows[np.argsort(low[rows], kind="stable")]
+    equal = low[rows[1:]] == low[rows[:-1]]
+    tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    some = rows[tied]
+    rows[tied] = some[np.lexsort((some, depth[some], -high[some], low[some]))]
+    return rows
+
+
+def _enclosing(low: Ints, high: Ints) -> Ints:
+    """Return the place of the span around each of the sorted spans, if they nest."""
+    around = np.full(len(low), NONE)
+    # the spans that are open at a start: those before it that have not ended
+    level = np.arange(len(low)) - np.searchsorted(np.sort(high, kind="stable"), low, "right")
+    order = np.argsort(level, kind="stable")
+    bounds = np.searchsorted(level[order], np.arange(level.max(initial=-1) + 2))
+    for outer, inner, end in zip(bounds[:-2], bounds[1:-1], bounds[2:], strict=True):
+        parents, children = order[outer:inner], order[inner:end]
+        around[children] = parents[np.searchsorted(parents, children) - 1]
+    return around
+
+
+def _turns(rows: Ints, around: Ints, low: Ints, high: Ints, resolution_ns: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Yield the positions at which the innermost span changes, with that span and the uncertainty: at ends, then at
+    starts, because a span that starts where another ends is open there."""
+    begin, end = low[rows], high[rows]
+    by_end = np.argsort(end, kind="stable")
+    outermost = by_end[starts_of_runs(end[by_end])]
+    outside = np.where(around[outermost] != NONE, rows[around[outermost]], NONE) if len(rows) else rows
+    yield end[outermost], outside, largest_of_runs(end[by_end], resolution_ns[rows[by_end]])
+    innermost = np.flatnonzero(ends_of_runs(begin))
+    yield begin[innermost], rows[innermost], largest_of_runs(begin, resolution_ns[rows])
 
 
 def by_lane(spans: Iterable[Span]) -> dict[str, list[Span]]:

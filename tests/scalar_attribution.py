@@ -1,0 +1,262 @@
+"""Reference for `dlobd.attribution.attribute`: the same rules as a walk over single spans, from the window's end to its
+start."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Literal
+
+from dlobd.attribution.attribute import Kind, Quality, Release, arranged, quality
+from dlobd.attribution.nesting import Lane, NestedSpan
+from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, LayerTime, Segment, Span, Trace
+
+
+def attribute(trace: Trace) -> Attribution:
+    """Split the wall time by layer."""
+    lanes = arranged(trace)
+    attributor = Attributor(trace, lanes)
+    if trace.wall_ns:
+        attributor.resolve(MAIN_LANE, trace.start_ns, trace.end_ns, None, (MAIN_LANE,))
+    segments = attributor.segments[::-1]
+    clips = [clip for lane in lanes.values() for clip in lane.clips] + attributor.clips + [*trace.clips]
+    return _sum(trace, segments, attributor.edges_ns, clips)
+
+
+def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
+    """Return each wait that a span of another lane released, by the rules of the attribution, in `arranged` lanes."""
+    attributor = Attributor(trace, lanes)
+    placed = {id(nested.span): nested for lane in lanes.values() for nested in lane.nested}
+    found = []
+    for nested in placed.values():
+        span, at_ns = attributor.releasing(nested) or (None, 0)
+        by = placed.get(id(span))
+        if by:
+            # normalisation may have moved the edges of the span
+            at_ns = min(max(at_ns, by.start_ns), by.end_ns)
+            if by.start_ns < nested.end_ns and at_ns <= nested.end_ns:
+                found.append(Release(nested, by, at_ns))
+    return found
+
+
+class Attributor:
+    """Walk over the window from its end to its start, because a named cause takes the last part of a wait."""
+
+    def __init__(self, trace: Trace, lanes: dict[str, Lane]) -> None:
+        self.lanes = lanes
+        self._end_ns = trace.end_ns
+        self.segments: list[Segment] = []
+        self.clips: list[Clip] = []
+        self.edges_ns: dict[int, int] = {}
+        self._cause_left_ns: dict[str, int] = {}
+        self._last_to_enter = self._collectives(trace.spans)
+
+    def resolve(self, lane: str, start_ns: int, end_ns: int, waiting: Span | None, chain: tuple[str, ...]) -> None:
+        """Assign every instant of [start, end) to a layer by the work of `lane`. `waiting`: the span that waits for
+        this lane."""
+        for start, end, span in self.lanes[lane].backwards(start_ns, end_ns):
+            for edge in (start, end):
+                self._edge(edge, self.lanes[lane].edges_ns.get(edge, 0))
+            if span is None:
+                # Rules 4 and 5: no span is open here, so the time goes back to the waiting lane.
+                if waiting is None:
+                    self._emit(start, end, UNATTRIBUTED, None, "unattributed", chain)
+                else:
+                    self._gap(waiting, start, end, chain[:-1])
+            elif span.rendezvous:
+                # Rule 3. From the last entry on, the collective itself runs: its own layer's time.
+                last = self._last_to_enter[span.id]
+                entered = min(max(last.start_ns, start), end)
+                self._own(span, entered, end, chain)
+                self._delegate(span, last.lane, start, entered, last.resolution_ns, chain)
+            elif span.waits_for:
+                # Rule 2. After its release only its cause explains a wait.
+                released = end if span.released_ns is None else min(max(span.released_ns, start), end)
+                self._gap(span, released, end, chain)
+                self._delegate(span, self._releasing_lane(span), start, released, span.resolution_ns, chain)
+            elif span.cause:
+                # A sleep or poll that waits for no lane: its period is named, the rest is own time.
+                self._gap(span, start, end, chain, rest="span")
+            else:
+                self._own(span, start, end, chain)  # Rule 1.
+
+    def _delegate(
+        self, span: Span, lane: str | None, start_ns: int, end_ns: int, resolution_ns: int, chain: tuple[str, ...]
+    ) -> None:
+        """Replace [start_ns, end_ns) of a waiting span by the work of `lane`. Its end has `resolution_ns`."""
+        if start_ns >= end_ns:
+            return
+        self._edge(end_ns, resolution_ns)
+        if lane is None:
+            self._gap(span, start_ns, end_ns, chain)
+        elif lane in chain:
+            # The wait leads back to a lane that itself waits for it: a cycle, counted as a clip.
+            self.clips.append(Clip("cycle", span.id, end_ns - start_ns))
+            self._gap(span, start_ns, end_ns, chain)
+        else:
+            self.resolve(lane, start_ns, end_ns, span, (*chain, lane))
+
+    def _releasing_lane(self, span: Span) -> str | None:
+        """Return the lane that was busy last before the release."""
+        release_ns = span.end_ns if span.released_ns is None else span.released_ns
+        busy: list[tuple[int, int, str]] = []
+        for name in span.waits_for:
+            lane = self.lanes.get(name)
+            until_ns = lane.busy_until(release_ns) if lane else None
+            if lane and until_ns is not None:
+                busy.append((until_ns, lane.busy_until(self._end_ns) or until_ns, name))
+        return max(busy)[2] if busy else None
+
+    def releasing(self, nested: NestedSpan) -> tuple[Span, int] | None:
+        """Return the span of another lane that released a wait, or entered its collective last, and the time."""
+        span = nested.span
+        if span.rendezvous:
+            last = self._last_to_enter[span.id]
+            return (last, last.start_ns) if last.lane != span.lane else None
+        name = self._releasing_lane(span) if span.waits_for else None
+        if name is None or name == span.lane:
+            return None
+        piece = self.lanes[name].last_busy(nested.end_ns if span.released_ns is None else span.released_ns)
+        return (piece.span, piece.end_ns) if piece and piece.span else None
+
+    def _gap(self, span: Span, start_ns: int, end_ns: int, chain: tuple[str, ...], rest: Kind = "unexplained") -> None:
+        """Emit time of `span` that no other lane covers. Its cause takes at most the rest of its period."""
+        if span.unknown:
+            self._own(span, start_ns, end_ns, chain)
+            return
+        left = self._cause_left_ns.get(span.id, span.cause_period_ns if span.cause else 0)
+        named = max(0, min(left, end_ns - start_ns))
+        self._cause_left_ns[span.id] = left - named
+        if 0 < named < end_ns - start_ns:
+            self._edge(end_ns - named, span.resolution_ns)
+        self._emit(end_ns - named, end_ns, span.layer, span, "cause", chain)
+        self._emit(start_ns, end_ns - named, span.layer, span, rest, chain)
+
+    def _own(self, span: Span, start_ns: int, end_ns: int, chain: tuple[str, ...]) -> None:
+        if span.unknown:
+            self._emit(start_ns, end_ns, UNATTRIBUTED, None, "unattributed", chain)
+        else:
+            self._emit(start_ns, end_ns, span.layer, span, "span", chain)
+
+    def _emit(
+        self, start_ns: int, end_ns: int, layer: str, span: Span | None, kind: Kind, chain: tuple[str, ...]
+    ) -> None:
+        if start_ns >= end_ns:
+            return
+        later = self.segments[-1] if self.segments else None
+        if later and later.span is span and later.kind == kind and later.chain == chain:
+            self.segments.pop()
+            end_ns = later.end_ns
+        self.segments.append(Segment(start_ns, end_ns, layer, span, kind, chain))
+
+    def _edge(self, at_ns: int, resolution_ns: int) -> None:
+        """Store the uncertainty of a boundary: the larger uncertainty of its two edges."""
+        self.edges_ns[at_ns] = max(self.edges_ns.get(at_ns, 0), resolution_ns)
+
+    def _collectives(self, spans: Iterable[Span]) -> dict[str, Span]:
+        """Map the ID of each member of a collective to the last member that starts before its end."""
+        groups: dict[str, list[Span]] = defaultdict(list)
+        for span in spans:
+            if span.rendezvous:
+                groups[span.rendezvous].append(span)
+        releasing: dict[str, Span] = {}
+        for members in groups.values():
+            members.sort(key=lambda member: member.start_ns)
+            starts = [member.start_ns for member in members]
+            for member in members:
+                releasing[member.id] = members[max(0, bisect_left(starts, member.end_ns) - 1)]
+                late_ns = starts[-1] - member.end_ns
+                if late_ns > members[-1].resolution_ns + member.resolution_ns and not member.truncated:
+                    self.clips.append(Clip("inconsistent", member.id, late_ns))
+        return releasing
+
+
+def _sum(trace: Trace, segments: list[Segment], edges_ns: dict[int, int], clips: Sequence[Clip]) -> Attribution:
+    total: Counter[str] = Counter()
+    known: dict[str, Counter[Quality]] = defaultdict(Counter)
+    uncertain: Counter[str] = Counter()
+    causes: dict[str, Counter[str]] = defaultdict(Counter)
+    periods: dict[str, Literal["read", "default"] | None] = {}  # source of each period; None for an unregistered cause
+    names: dict[str, Counter[str]] = defaultdict(Counter)
+    for segment in segments:
+        length_ns = segment.end_ns - segment.start_ns
+        total[segment.layer] += length_ns
+        known[segment.layer][quality(segment)] += length_ns
+        if segment.span:
+            names[segment.layer][segment.span.name] += length_ns
+            if segment.kind == "cause":
+                causes[segment.layer][segment.span.cause] += length_ns
+                row = segment.span.cause_kind
+                periods[segment.span.cause] = None if row is None else "read" if row.period_is_read else "default"
+    # An uncertain boundary moves time between two layers: both are uncertain by it.
+    for left, right in pairwise(segments):
+        if left.layer != right.layer:
+            for layer in (left.layer, right.layer):
+                uncertain[layer] += edges_ns.get(right.start_ns, 0)
+    low = {layer: total[layer] - uncertain[layer] for layer in LAYERS}
+    high = {layer: total[layer] + uncertain[layer] for layer in LAYERS}
+    # `hi_ns` is the upper bound of a layer's time inside spans of another layer.
+    for interval, overlap_ns in _overlaps(trace.intervals, segments):
+        low[interval.inside] -= min(interval.hi_ns, overlap_ns)
+        high[interval.layer] += min(interval.hi_ns, overlap_ns)
+    # All unattributed time may belong to a layer whose source is missing.
+    for lacking in trace.not_measured:
+        if lacking.inside == UNATTRIBUTED:
+            high[lacking.layer] += total[UNATTRIBUTED]
+    # a layer that worked without delaying the main lane has 0; a layer without work has no row
+    taking_part = {interval.layer for interval in trace.intervals} | {
+        span.layer for span in trace.spans if span.start_ns < trace.end_ns and span.end_ns > trace.start_ns
+    }
+    rows = tuple(
+        LayerTime(
+            layer,
+            LAYERS[layer].group,
+            total[layer],
+            known[layer]["unexplained"],
+            max(0, low[layer]),
+            min(trace.wall_ns, high[layer]),
+            known[layer]["measured"],
+            known[layer]["between marks"],
+            known[layer]["named wait"],
+            tuple((cause, ns, periods[cause]) for cause, ns in _largest_first(causes[layer])),
+            _largest_first(names[layer]),
+        )
+        for layer in LAYERS
+        if total[layer] or layer in taking_part
+    )
+    merged: Counter[tuple[str, str]] = Counter()
+    for clip in clips:
+        merged[clip.kind, clip.span] += clip.ns
+    return Attribution(
+        trace.wall_ns,
+        rows,
+        total[UNATTRIBUTED],
+        trace.not_measured,
+        trace.intervals,
+        tuple(Clip(kind, span, ns) for (kind, span), ns in merged.items()),
+        tuple(segments),
+    )
+
+
+def _overlaps(intervals: Sequence[Interval], segments: Iterable[Segment]) -> Iterable[tuple[Interval, int]]:
+    wanted = {(interval.lane, interval.inside) for interval in intervals}
+    own: dict[tuple[str, str], list[Segment]] = defaultdict(list)
+    for segment in segments:
+        if segment.kind == "span" and (segment.chain[-1], segment.layer) in wanted:
+            own[segment.chain[-1], segment.layer].append(segment)
+    for interval in intervals:
+        candidates = own[interval.lane, interval.inside]
+        index = max(0, bisect_left(candidates, interval.start_ns, key=lambda segment: segment.end_ns))
+        overlap_ns = 0
+        while index < len(candidates) and candidates[index].start_ns < interval.end_ns:
+            segment = candidates[index]
+            overlap_ns += max(0, min(segment.end_ns, interval.end_ns) - max(segment.start_ns, interval.start_ns))
+            index += 1
+        yield interval, overlap_ns
+
+
+def _largest_first(sums: Counter[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(sums.items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,107 @@
+"""The attribution in arrays equals the scalar reference, to the nanosecond."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import fields
+
+import pytest
+
+from dlobd.attribution.attribute import arranged, attribute, releases
+from dlobd.layers import LAYERS
+from dlobd.schema import MAIN_LANE, Interval, Span, Trace
+from tests import scalar_attribution as reference
+from tests.captured import NAMES, Captured
+from tests.strategies import span
+
+LANES = (MAIN_LANE, "driver", "rank 0", "rank 1", "executor-1")
+NAMED = ("of no row", "step", "read input", "submit RPC", "user code", "trainer")
+
+
+def make(seed: int) -> Trace:
+    """Return a random trace. Its lanes nest, or have a few crossing spans or many; a short window has equal times."""
+    chosen = random.Random(seed)
+    lanes, wall_ns = LANES[: chosen.randint(1, 5)], chosen.choice([12, 60, 1000])
+    crossing = chosen.choice([0.0, 0.0, 0.03, 0.2])
+    spans = [
+        each for lane in lanes for each in _tree(chosen, lane, lanes, -wall_ns // 10, wall_ns * 11 // 10, crossing, [])
+    ]
+    chosen.shuffle(spans)
+    intervals = tuple(_interval(chosen, lanes, wall_ns) for _ in range(chosen.randint(0, 3)))
+    return Trace(0, wall_ns if chosen.random() < 0.97 else 0, tuple(spans), intervals=intervals)
+
+
+def _tree(
+    chosen: random.Random,
+    lane: str,
+    lanes: tuple[str, ...],
+    low: int,
+    high: int,
+    crossing: float,
+    found: list[Span],
+    above: tuple[str, ...] = (),
+) -> list[Span]:
+    edges = sorted(chosen.randint(low, high) for _ in range(2 * chosen.randint(0, 4)))
+    for start, end in zip(edges[::2], edges[1::2], strict=True):
+        if chosen.random() < crossing:
+            end += chosen.randint(-20, 20)
+        own = f"{lane}-{len(found)}"
+        found.append(_span(chosen, own, start, end, lane, lanes, above))
+        if len(above) < 3:
+            _tree(chosen, lane, lanes, start, max(start, end), crossing, found, (*above, own))
+    return found
+
+
+def _span(
+    chosen: random.Random, own: str, start: int, end: int, lane: str, lanes: tuple[str, ...], above: tuple[str, ...]
+) -> Span:
+    def sometimes(share: float) -> bool:
+        return chosen.random() < share
+
+    parents = [*above[-1:], own, "nobody"]
+    return span(
+        own,
+        chosen.choice(sorted(LAYERS)),
+        start,
+        end,
+        lane,
+        name=chosen.choice(NAMED),
+        parent=(above[-1] if above and sometimes(0.9) else chosen.choice(parents)) if sometimes(0.7) else None,
+        waits_for=tuple(chosen.sample([*lanes, "nobody"], chosen.randint(1, 2))) if sometimes(0.35) else (),
+        released_ns=chosen.randint(min(start, end) - 5, max(start, end) + 5) if sometimes(0.5) else None,
+        rendezvous=f"step {chosen.randint(1, 3)}" if sometimes(0.15) else "",
+        cause=chosen.choice(["heartbeat", "poll"]) if sometimes(0.3) else "",
+        cause_period_ns=chosen.randint(0, 200),
+        resolution_ns=chosen.choice([1, 1, 10, 100]),
+        truncated=sometimes(0.1),
+        unknown=sometimes(0.1),
+    )
+
+
+def _interval(chosen: random.Random, lanes: tuple[str, ...], wall_ns: int) -> Interval:
+    start, low = chosen.randint(-10, wall_ns), chosen.randint(0, wall_ns // 3)
+    layer, inside, lane = chosen.choice(sorted(LAYERS)), chosen.choice(sorted(LAYERS)), chosen.choice(lanes)
+    bounds = start, start + chosen.randint(0, wall_ns), low, low + chosen.randint(0, wall_ns // 3)
+    return Interval(layer, inside, lane, *bounds, "low", "high")
+
+
+def compared(trace: Trace) -> Iterator[tuple[object, object]]:
+    found, wanted = attribute(trace), reference.attribute(trace)
+    yield from ((getattr(found, one.name), getattr(wanted, one.name)) for one in fields(found))
+    yield [id(one.span) for one in found.segments], [id(one.span) for one in wanted.segments]
+    lanes = arranged(trace)
+    yield releases(trace, lanes), reference.releases(trace, lanes)
+
+
+@pytest.mark.parametrize("first", range(0, 1000, 100))
+def test_random_traces_are_attributed_as_by_the_reference(first: int) -> None:
+    for seed in range(first, first + 100):
+        for found, wanted in compared(make(seed)):
+            assert found == wanted, seed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_stored_runs_are_attributed_as_by_the_reference(name: str) -> None:
+    for found, wanted in compared(Captured.trace(name)):
+        assert found == wanted
