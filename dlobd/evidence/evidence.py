@@ -174,8 +174,13 @@ class Evidence:
         return sorted(map(self.alignment.process, counting), key=lambda process: process.opened_ns)
 
     @cached_property
+    def span_files(self) -> dict[Path, RecordedProcess | None]:
+        """All span files, read once; None for a file whose first line is damaged. Times are those of their hosts."""
+        return recorder.read_files(self.path / "spans")
+
+    @cached_property
     def _recorded(self) -> list[RecordedProcess]:
-        found = recorder.read_all(self.path / "spans")
+        found = recorder.processes(self.span_files)
         for process in found:
             own_steps.number_steps(process)
         return found

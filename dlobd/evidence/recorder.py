@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -234,10 +234,14 @@ def _add(process: RecordedProcess, line: JsonMap, open_spans: dict[int, Recorded
     return True
 
 
-def read_all(directory: Path) -> list[RecordedProcess]:
-    """Read all span files below `directory`, in the order in which their processes opened them."""
-    found = [process for path in sorted(directory.rglob("spans-*.jsonl")) if (process := read(path))]
-    return sorted(found, key=lambda p: p.opened_ns)
+def read_files(directory: Path) -> dict[Path, RecordedProcess | None]:
+    """Read all span files below `directory`."""
+    return {path: read(path) for path in sorted(directory.rglob("spans-*.jsonl"))}
+
+
+def processes(files: Mapping[Path, RecordedProcess | None]) -> list[RecordedProcess]:
+    """Return the processes of span files, in the order in which they opened their files."""
+    return sorted(filter(None, files.values()), key=lambda process: process.opened_ns)
 
 
 def lost_lines(bundle: Path, processes: Iterable[RecordedProcess]) -> dict[tuple[str, int], int]:

@@ -99,7 +99,7 @@ def test_nothing_that_was_recorded_is_lost(run: str, captured: Captured) -> None
     spans = {span.id.split("/")[-1]: span for span in captured.trace(run).spans}
     ids = {span.id for span in spans.values()}
     recorded = 0
-    for process in recorder.read_all(DATA / run / "spans"):
+    for process in recorder.processes(recorder.read_files(DATA / run / "spans")):
         for own in process.spans:
             span = spans[f"{process.process.pid}-{process.opened_ns}-{own.id}"]
             assert (span.layer, span.name, span.start_ns, span.end_ns) == (

@@ -113,10 +113,10 @@ def test_all_processes_in_the_order_in_which_they_opened(tmp_path: Path) -> None
     written(tmp_path, PROCESS | {"opened_ns": 200}, name="container_3/spans-7-200.jsonl")
     written(tmp_path, name="container_3/spans-8-250.jsonl")
     (tmp_path / "container_3" / "stderr").write_text("x")
-    found = recorder.read_all(tmp_path)
+    found = recorder.processes(recorder.read_files(tmp_path))
     assert [process.opened_ns for process in found] == [200, 300]
     assert found[0].path.parent.name == "container_3"
-    assert recorder.read_all(tmp_path / "none") == []
+    assert recorder.processes(recorder.read_files(tmp_path / "none")) == []
 
 
 def test_a_message_pair_that_cannot_be_is_damage(tmp_path: Path) -> None:

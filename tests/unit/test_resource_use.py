@@ -318,7 +318,7 @@ def test_a_recorder_marks_its_own_process(tmp_path: Path) -> None:
         burn(0.05)
     begun_ns = clock.monotonic_ns()
     own.close()
-    (process,) = recorder.read_all(tmp_path)
+    (process,) = recorder.processes(recorder.read_files(tmp_path))
     last = process.uses[-1]
     assert begun_ns <= last.at_ns <= clock.monotonic_ns()
     assert last.cpu_ns is not None
@@ -367,7 +367,7 @@ def test_time_without_readings_is_unknown_with_its_reason(tmp_path: Path) -> Non
         | {"read": 4096, "major": 2, "block_io": None, "pressure": [5, 6]},
     ]
     (tmp_path / "spans-7-10.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    known = evidence(processes=recorder.read_all(tmp_path))
+    known = evidence(processes=recorder.processes(recorder.read_files(tmp_path)))
     jvm = Process("h", "executor", 1, 0)
     pieces = [segment(0, 100, who), segment(100, 130, who), segment(130, 150, jvm)]
     pieces += [segment(150, 170, jvm, "yarn"), segment(170, 175, None, "unattributed")]

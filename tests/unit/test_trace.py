@@ -43,7 +43,7 @@ TREES = st.recursive(
 
 
 def only(directory: Path) -> RecordedProcess:
-    (process,) = recorder.read_all(directory)
+    (process,) = recorder.processes(recorder.read_files(directory))
     return process
 
 
@@ -69,7 +69,7 @@ def test_nested_spans_come_back_as_written(tmp_path_factory: pytest.TempPathFact
     for tree in forest:
         walk(tree, 0)
     own.close()
-    spans = [span for process in recorder.read_all(directory) for span in process.spans]
+    spans = [span for process in recorder.processes(recorder.read_files(directory)) for span in process.spans]
     assert [(s.layer, s.name, s.attrs, s.parent) for s in spans] == expected
     assert not any(span.truncated or span.thread for span in spans)
     by_id = {span.id: span for span in spans}

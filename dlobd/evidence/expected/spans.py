@@ -23,7 +23,7 @@ from dlobd.evidence.expected.kinds import (
     WORKER_SPANS,
     EvidenceKind,
 )
-from dlobd.evidence.recorder import CHILD, STOPPED, TRAINING, RecordedProcess, lost_lines, read, trainers
+from dlobd.evidence.recorder import CHILD, STOPPED, TRAINING, RecordedProcess, lost_lines, trainers
 
 SERVING = ("ps", "ps-async")
 
@@ -143,9 +143,8 @@ def _parts(evidence: Evidence) -> Iterator[MissingEvidence]:
     gone = killed(evidence)
     # Spark kills the Python worker of a task that it kills
     given_up = {task.id for task in evidence.driver.log.tasks if task.loss}
-    for path in sorted((evidence.path / "spans").rglob("spans-*.jsonl")):
+    for path, process in evidence.span_files.items():
         directory = path.parent.name
-        process = read(path)
         how = _defect(process)
         # these may be killed at any time, as part of a job that ends well
         stopped = process and (process.is_child or (process.process.role in STOPPED and evidence.topology.user_script))

@@ -114,7 +114,9 @@ def exchange(channel: str, library: str, ranks: int = 3) -> dict[str, Any]:
             for process in started:
                 process.kill()
                 process.wait()
-        told = [i for one in recorder.read_all(Path(spans)) if (i := one.instant(kinds.TRANSPORT))]
+        told = [
+            i for one in recorder.processes(recorder.read_files(Path(spans))) if (i := one.instant(kinds.TRANSPORT))
+        ]
     evidence = [TransportEvidence.from_attrs(one.attrs) for one in told]
     means = [stdout.strip() or stderr for stdout, stderr in ended]
     return {"means": means, "plane": dataclasses.asdict(verdict("exchange", Channel.parse(channel), evidence))}
