@@ -8,8 +8,8 @@ from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.bundle.store import Bundle
-from dlobd.evidence import recorder
 from tests.captured import copy_of, note_sizes
+from tests.recorded import read_all
 
 DATA = Path(__file__).parent / "data"
 RIGHT = (1000, 1500, 1600)
@@ -23,7 +23,7 @@ def marked(run: str, directory: Path, evaluated: tuple[int, ...] = (1, 2, 3)) ->
     An epoch ends 1 us after its tenth step, and its evaluation has lasted 5 us.
     """
     bundle = Bundle(copy_of(run, directory))
-    chief = next(p for p in recorder.read_all(bundle.spans) if p.process.role == "chief")
+    chief = next(p for p in read_all(bundle.spans) if p.process.role == "chief")
     lines: list[dict[str, Any]] = []
     for epoch, step in enumerate(chief.steps()[9::10], 1):
         at_ns = step.end_ns + 1_000

@@ -11,9 +11,9 @@ import pytest
 
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.recorder import read_all
 from dlobd.timeline.assemble import assemble
 from tests.cluster.test_ways import explained, same_training
+from tests.recorded import read_all
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -13,11 +13,11 @@ import pytest
 
 from dlobd.attribution.nesting import by_lane
 from dlobd.bundle.store import Bundle
-from dlobd.evidence import recorder
 from dlobd.experiment import own_job
 from dlobd.recompute import computed as record
 from dlobd.schema import Attribution, Event, Span, Trace
 from tests.captured import DATA, Captured
+from tests.recorded import read_all
 
 GOLDEN = Path(__file__).parent
 RUNS = ("quick-run", "killed-trainer", "native-run", "own-run")
@@ -99,7 +99,7 @@ def test_nothing_that_was_recorded_is_lost(run: str, captured: Captured) -> None
     spans = {span.id.split("/")[-1]: span for span in captured.trace(run).spans}
     ids = {span.id for span in spans.values()}
     recorded = 0
-    for process in recorder.processes(recorder.read_files(DATA / run / "spans")):
+    for process in read_all(DATA / run / "spans"):
         for own in process.spans:
             span = spans[f"{process.process.pid}-{process.opened_ns}-{own.id}"]
             assert (span.layer, span.name, span.start_ns, span.end_ns) == (

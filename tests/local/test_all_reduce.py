@@ -18,7 +18,6 @@ import pytest
 from dlobd import spans as kinds
 from dlobd.axes import EXCHANGES
 from dlobd.channel import Channel
-from dlobd.evidence import recorder
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges import outside_step
 from dlobd.network.exchanges.base import Exchange, Settings
@@ -27,6 +26,7 @@ from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
 from tests.exchange_rank import gradients
 from tests.ranks import on_ranks
+from tests.recorded import read_all
 
 RANK = Path(__file__).parents[1] / "exchange_rank.py"
 SECRET = "of this test"
@@ -122,7 +122,7 @@ def test_parts_are_recorded_and_the_transport_is_proved(tmp_path: Path) -> None:
         said = [rank.communicate(timeout=110)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0]
     assert said[0] == said[1]
-    processes = recorder.read_all(tmp_path)
+    processes = read_all(tmp_path)
     assert len(processes) == 2
     for process in processes:
         for name in (kinds.PACK, kinds.WAIT_FOR_PEERS, kinds.WIRE, kinds.UNPACK):

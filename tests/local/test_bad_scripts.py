@@ -21,6 +21,7 @@ from dlobd.record.run import Failure
 from dlobd.tracing import clock
 from dlobd.trust import reasons
 from dlobd.trust.failure import failure
+from tests.recorded import read_all
 
 ENTRY = Path(__file__).parents[2] / "jobs" / "user.py"
 
@@ -60,7 +61,7 @@ def ended(tmp_path: Path, text: str, mode: str = "client") -> Ended:
     bundle.redact_driver_logs()
     evidence = Evidence(bundle.path)
     reason = reasons.ended_badly(evidence, job) or reasons.without_spark(evidence)
-    (driver,) = [process for process in recorder.read_all(bundle.spans) if process.process.role == "driver"]
+    (driver,) = [process for process in read_all(bundle.spans) if process.process.role == "driver"]
     (user,) = driver.named("user code")
     defects = [f"{one.what} {one.how}" for one in spans.absences(evidence)]
     return Ended(code, *(path.read_bytes() for path in outputs), bundle, user, reason, defects)

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from dlobd import spans as kinds
-from dlobd.evidence import own_steps, recorder
+from dlobd.evidence import own_steps
+from tests.recorded import read_all
 
 WORKER = """
 import sys
@@ -62,7 +63,7 @@ def test_a_barrier_task_of_xgboost_is_a_rank_with_rounds(tmp_path: Path) -> None
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path / 'lib')!r})\n{WORKER}"]
     done = subprocess.run([*command, str(tmp_path / "spans")], capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
-    (process,) = recorder.read_all(tmp_path / "spans")
+    (process,) = read_all(tmp_path / "spans")
     waits = process.named(kinds.BARRIER)
     assert len({span.rendezvous for span in waits}) == 1
     assert len({span.call for span in waits}) == 3  # each barrier is a collective of its own

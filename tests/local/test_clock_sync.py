@@ -15,12 +15,12 @@ from statistics import median
 
 import pytest
 
-from dlobd.evidence import recorder
 from dlobd.evidence.alignment import Alignment, error_of
 from dlobd.tracing import clock, clock_sync
 from dlobd.tracing.clock_offset import Exchange, Offset
 from dlobd.tracing.clock_sync import VARIABLE, Peer, Server, peer
 from tests import timens
+from tests.recorded import read_all
 
 SECOND_NS = 10**9
 EXCHANGES = 250
@@ -134,8 +134,8 @@ def test_a_process_of_another_namespace_is_placed_by_its_messages(server: Server
     here = clock.anchor()
     command = [*timens.ahead(5000), sys.executable, "-c", RECORDS, str(tmp_path), str(3600 * SECOND_NS)]
     subprocess.run(command, env={**os.environ, **server.environment}, timeout=110, check=True)
-    (own,) = recorder.read_all(tmp_path)
-    (moved,) = recorder.read_all(tmp_path)
+    (own,) = read_all(tmp_path)
+    (moved,) = read_all(tmp_path)
     assert len(own.exchanges) >= 2 * clock_sync.BURST
     assert {domain for domain, _ in own.exchanges} == {clock.domain()}
     alignment = Alignment([here], [moved])
@@ -155,7 +155,7 @@ def test_a_wall_clock_that_is_set_moves_nothing_of_ones_own_domain(server: Serve
     here = clock.anchor()
     command = [sys.executable, "-c", RECORDS, str(tmp_path), str(-3600 * SECOND_NS)]
     subprocess.run(command, env={**os.environ, **server.environment}, timeout=110, check=True)
-    (own,), (same,) = recorder.read_all(tmp_path), recorder.read_all(tmp_path)
+    (own,), (same,) = read_all(tmp_path), read_all(tmp_path)
     assert own.exchanges == []
     alignment = Alignment([here], [same])
     assert alignment.process(same) == own

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from dlobd.evidence import recorder, resources
+from dlobd.evidence import resources
 from dlobd.measures import core_waits
 from dlobd.run.resource_sampler import Assignment, sampling
 from dlobd.tracing import process_use
+from tests.recorded import read_all
 from tests.samples import evidence, segment
 
 MS = 1_000_000
@@ -68,7 +69,7 @@ def measured(directory: Path, hogs: int) -> dict[str, Any]:
                 other.communicate()
         child.communicate(b"\n")
     sampled = resources.read(file.read_text().splitlines())
-    recorded = recorder.read_all(directory / "spans")
+    recorded = read_all(directory / "spans")
     (span,) = recorded[0].spans
     pieces = [segment(span.start_ns, span.end_ns, recorded[0].process, "user")]
     found = core_waits.core_waits(

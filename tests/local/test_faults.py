@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from dlobd.evidence import recorder
 from dlobd.faults import hooks, injection_log, sigstop, slow_disk
 from dlobd.process_id import ProcessId, identify
 from dlobd.selftest import score
+from tests.recorded import read_all
 
 S = 1_000_000_000
 
@@ -155,7 +155,7 @@ def test_a_slow_feed_holds_up_the_step_loop_despite_reading_ahead(tmp_path: Path
         finally:
             feeder.kill()
     assert score.missing(plan, injection_log.read(tmp_path)) == []
-    (trainer,) = recorder.read_all(tmp_path / "spans")
+    (trainer,) = read_all(tmp_path / "spans")
     waits = trainer.named("await block")
     for delay in injection_log.read(tmp_path):
         held = sum(max(0, min(wait.end_ns, delay.end_ns) - max(wait.start_ns, delay.start_ns)) for wait in waits)

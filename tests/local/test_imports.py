@@ -11,12 +11,12 @@ from typing import cast
 
 import pytest
 
-from dlobd.evidence import recorder
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.fields import plain
 from dlobd.measures.imports import imports
 from dlobd.paths import python_path
+from tests.recorded import read_all
 
 BEGIN = """
 import os, sys
@@ -33,7 +33,7 @@ def recorded(directory: Path, code: str) -> list[RecordedProcess]:
     command = [sys.executable, "-c", BEGIN + code, str(directory / "spans")]
     environment = {"PYTHONPATH": f"{directory}:{python_path()}", "PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "3"}
     subprocess.run(command, check=True, env=environment, timeout=110)
-    return recorder.read_all(directory / "spans")
+    return read_all(directory / "spans")
 
 
 def rows(processes: list[RecordedProcess]) -> dict[tuple[str, str], tuple[int, int]]:

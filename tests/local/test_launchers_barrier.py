@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from dlobd.evidence import recorder
+from tests.recorded import read_all
 
 
 def test_a_trainer_does_not_outlive_its_killed_task(tmp_path: Path) -> None:
@@ -27,12 +27,12 @@ time.sleep(100)
         trainer = psutil.Process(int(task.stdout.readline()))
         deadline = time.monotonic() + 30
         # its recorder is opened after it asked the kernel; an empty file has no process yet
-        while not any(process.spans for process in recorder.read_all(tmp_path)):
+        while not any(process.spans for process in read_all(tmp_path)):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         task.send_signal(signal.SIGKILL)
     psutil.wait_procs([trainer], timeout=20)
     assert not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE
-    (process,) = recorder.read_all(tmp_path)
+    (process,) = read_all(tmp_path)
     assert process.spans[0].layer == "tensorflow"
     assert process.spans[0].truncated or process.named("await place")[0].truncated

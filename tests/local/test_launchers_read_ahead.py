@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from dlobd.evidence import recorder
 from dlobd.job.description import Job, Markers
 from dlobd.job.launchers import tfos
 from dlobd.job.launchers.base import Node
@@ -23,6 +22,7 @@ from dlobd.job.training import inputs, trainer
 from dlobd.job.training.inputs import Deadlines
 from tests import forks
 from tests.jobs import prepared
+from tests.recorded import read_all
 
 PATIENCE_S = 20.0
 
@@ -187,7 +187,7 @@ tracing.flush()
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=110)
     assert done.stdout.split() == ["b'late'", "b'early'"], done.stderr
-    (process,) = recorder.read_all(tmp_path)
+    (process,) = read_all(tmp_path)
     (waited,) = process.named("await block")
     assert (waited.thread, waited.wait["waits_for"]) == ("", ["@reader"])
     assert {span.thread for span in process.spans if span is not waited} == {"dlobd-reader"}

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from dlobd.evidence import recorder
 from dlobd.job.launchers import tfos
+from tests.recorded import read_all
 
 
 def python(code: str, *arguments: object, **environment: str) -> list[str]:
@@ -164,7 +164,7 @@ def test_a_killed_trainer_is_reported(tmp_path: Path, end: str, how: str, kind: 
     cause = f"trainer process {found['pid']} died: {how}"
     assert found["told"] == [f"{kind}: {cause}"]
     assert found["queued"] == [cause]
-    parent = next(p for p in recorder.read_all(tmp_path) if not p.forked)
+    parent = next(p for p in read_all(tmp_path) if not p.forked)
     died = parent.instant("trainer died")
     assert died.attrs == {"cause": cause, "pid": found["pid"], "code": -9 if end == "kill" else 3}
     assert parent.named("fork trainer")
@@ -175,7 +175,7 @@ def test_a_trainer_that_ends_well_is_not_reported(tmp_path: Path) -> None:
     (line,) = python(WATCH, "well", tmp_path)
     found = json.loads(line)
     assert (found["told"], found["queued"]) == ([], [])
-    child = next(p for p in recorder.read_all(tmp_path) if p.process.pid == found["pid"])
+    child = next(p for p in read_all(tmp_path) if p.process.pid == found["pid"])
     assert child.forked
     assert [(span.name, span.truncated) for span in child.spans] == [("trainer", False)]
 
@@ -193,7 +193,7 @@ def put_all(blocks):
 print(FeedTask(put_all, 7)(iter([b"abc", b"d"])))
 """
     assert python(code, tmp_path) == ["[3, 1]"]
-    (process,) = recorder.read_all(tmp_path)
+    (process,) = read_all(tmp_path)
     assert [span.name for span in process.spans] == [
         "feed task",
         "read block",
@@ -229,7 +229,7 @@ server.await_reservations(None)
 print(type(TFSparkNode.train({}, {}, 1)).__name__, type(TFSparkNode.train({}, {}, 1)._inner).__name__)
 """
     assert python(code, tmp_path) == ["FeedTask function"]
-    (process,) = recorder.read_all(tmp_path)
+    (process,) = read_all(tmp_path)
     assert [span.name for span in process.spans] == ["sleep", "sleep", "await reservations"]
     *sleeps, waiting = process.spans
     causes = [sleep.wait["cause"] for sleep in sleeps]
@@ -310,7 +310,7 @@ tracing.flush()
 """
     said = python(code, tmp_path)
     assert said == ["{'x': [1, 3], 'y': [2, 4]}", "{'x': [5], 'y': [6]}"]
-    (process,) = [found for found in recorder.read_all(tmp_path) if found.named("get")]
+    (process,) = [found for found in read_all(tmp_path) if found.named("get")]
     assert [span.attrs["items"] for span in process.named("get")] == [2, 1]
 
 
@@ -392,7 +392,7 @@ worker_daemon.serve()
 """
     first = tmp_path / "log 0"
     assert python(code, LOG_DIRS=f"{first},{tmp_path / 'log1'}") == ["1"]
-    (process,) = recorder.read_all(first)
+    (process,) = read_all(first)
     assert (process.process.role, process.forked) == ("python-worker", False)
     assert process.spans[0].layer == "spark"
     assert process.instant("python daemon up") is not None
@@ -417,7 +417,7 @@ task = pickle.loads(pickle.dumps(type(TFSparkNode.run())))
 print(task.__name__, TFSparkNode.run()([7]))
 """
     assert python(code) == ["StartTask [7]"]
-    (process,) = recorder.read_all(tmp_path)
+    (process,) = read_all(tmp_path)
     assert [(span.layer, span.name) for span in process.spans if span.name == "start task"] == [
         ("launcher", "start task")
     ]

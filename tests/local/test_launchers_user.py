@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from dlobd import spans as kinds
-from dlobd.evidence import recorder
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.job.user import hooks
+from tests.recorded import read_all
 
 
 def python(code: str, spans: Path) -> RecordedProcess:
@@ -28,7 +28,7 @@ def python(code: str, spans: Path) -> RecordedProcess:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.returncode == 0, done.stderr
-    (process,) = recorder.read_all(spans)
+    (process,) = read_all(spans)
     return process
 
 

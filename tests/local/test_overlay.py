@@ -16,11 +16,11 @@ import pytest
 
 from dlobd import paths
 from dlobd.errors import DlobdError, SetupError, UsageError
-from dlobd.evidence import recorder
 from dlobd.experiment import own_job
 from dlobd.experiment.job_python import fields_of
 from dlobd.run import overlay, packing, runner
 from dlobd.run.overlay import JobPython
+from tests.recorded import read_all
 
 UV = Path(sys.prefix) / "bin" / "uv"
 pytestmark = pytest.mark.skipif(not UV.exists(), reason="this environment was installed without uv")
@@ -229,5 +229,5 @@ def test_another_python_records_without_any_other_package(tmp_path: Path, bare: 
     command = [bare, paths.shipped("jobs") / "user.py", "tfos", tmp_path / "spans", tmp_path / "script.py"]
     found = json.loads(subprocess.check_output(command, env=environment, timeout=60))
     assert found == [str(bare.parents[1]), ["dlobd", "tiny"], 42]
-    (process,) = recorder.read_all(tmp_path / "spans")
+    (process,) = read_all(tmp_path / "spans")
     assert (process.process.role, len(process.named("user code"))) == ("driver", 1)

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from dlobd import spans as kinds
-from dlobd.evidence import own_steps, recorder
+from dlobd.evidence import own_steps
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from tests.recorded import read_all
 
 FOREIGN = Path(__file__).parents[1] / "foreign"
 
@@ -46,7 +47,7 @@ def python(code: str, *more: Path, **variables: str) -> str:
 
 def recorded(code: str, spans: Path, *more: Path) -> tuple[str, RecordedProcess]:
     out = python(RECORDED.format(spans=str(spans)) + code + "\ntracing.flush()\n", *more)
-    (process,) = recorder.read_all(spans)
+    (process,) = read_all(spans)
     own_steps.number_steps(process)
     return out, process
 

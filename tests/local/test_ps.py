@@ -20,7 +20,6 @@ import pytest
 from dlobd import spans as kinds
 from dlobd.axes import EXCHANGES
 from dlobd.channel import Channel
-from dlobd.evidence import recorder
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges import outside_step
 from dlobd.network.exchanges.base import Settings
@@ -30,6 +29,7 @@ from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
 from tests.exchange_rank import gradients
 from tests.ranks import on_ranks
+from tests.recorded import read_all
 
 RANK = Path(__file__).parents[1] / "exchange_rank.py"
 SECRET = "of this test"
@@ -222,7 +222,7 @@ def run_ranks(spans: Path, exchange: str, count: int) -> list[str]:
 def test_workers_and_servers_record_their_parts(tmp_path: Path) -> None:
     said = run_ranks(tmp_path, "ps", 2)
     assert said[0] == said[1]
-    processes = recorder.read_all(tmp_path)
+    processes = read_all(tmp_path)
     (server,) = [process for process in processes if process.process.role == "ps"]
     workers = [process for process in processes if process is not server]
     assert len(workers) == 2
@@ -313,7 +313,7 @@ def test_asynchronous_servers_give_each_rank_all_pushes_once(
 
 def test_an_asynchronous_rank_waits_for_its_servers_and_for_no_rank(tmp_path: Path) -> None:
     run_ranks(tmp_path, "ps-async", 2)
-    processes = recorder.read_all(tmp_path)
+    processes = read_all(tmp_path)
     (server,) = [process for process in processes if process.process.role == "ps"]
     for process in processes:
         if process is server:

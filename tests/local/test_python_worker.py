@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dlobd import spans as kinds
-from dlobd.evidence import recorder
 from dlobd.evidence.recorder import RecordedProcess
+from tests.recorded import read_all
 from tests.worker_tasks import WAIT_S
 
 S = 10**9
@@ -29,7 +29,7 @@ def ran(
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, env=environment)
     assert done.returncode == 0, done.stderr
-    (process,) = recorder.read_all(directory)
+    (process,) = read_all(directory)
     own_s, tracebacks = json.loads(done.stdout)
     return process, [span.attrs for span in process.named(kinds.USER_CODE)], own_s, tracebacks
 

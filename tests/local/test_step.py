@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.evidence import recorder
 from dlobd.evidence.recorder import RecordedProcess
 from tests import forks
+from tests.recorded import read_all
 
 CODE = """
 import sys
@@ -65,7 +65,7 @@ def run(way: str, directory: Path) -> tuple[RecordedProcess, list[str]]:
     """What three steps recorded, and what they printed: losses, weights, and for each `reduce` whether it was eager."""
     done = forks.first(["-c", CODE, directory, way])
     assert done.returncode == 0, done.stderr
-    (process,) = recorder.read_all(directory)
+    (process,) = read_all(directory)
     return process, done.stdout.splitlines()
 
 

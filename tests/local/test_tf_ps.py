@@ -14,7 +14,6 @@ import pytest
 
 from dlobd import spans as kinds
 from dlobd.channel import Channel
-from dlobd.evidence import recorder
 from dlobd.job.launchers.native import free_addresses
 from dlobd.network.exchanges import outside_step
 from dlobd.network.rendezvous.store import KeyValueStore
@@ -22,6 +21,7 @@ from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
 from tests import forks
 from tests.exchange_rank import gradients
+from tests.recorded import read_all
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -80,7 +80,7 @@ def test_means_are_those_of_numpy_and_the_transport_is_proved(tmp_path: Path) ->
         np.testing.assert_allclose(found[0][number], 3 * np.mean(parts, axis=0), rtol=1e-5, atol=1e-6)
         for other in found[1:]:
             np.testing.assert_array_equal(other[number], found[0][number])
-    recorded = sorted(recorder.read_all(tmp_path), key=_rank)
+    recorded = sorted(read_all(tmp_path), key=_rank)
     for process in recorded:
         for name in (kinds.PACK, kinds.WAIT_FOR_PEERS, kinds.WIRE, kinds.UNPACK):
             assert len(process.named(name)) == 3, name

@@ -10,6 +10,7 @@ from pathlib import Path
 from dlobd import spans as kinds
 from dlobd.evidence import own_steps, recorder
 from dlobd.job.user import torchrun
+from tests.recorded import read_all
 
 TORCH = {
     "__init__": "from . import autograd, distributed, nn, optim, utils\nis_grad_enabled = autograd.GRAD.__len__",
@@ -67,7 +68,7 @@ def run(
     environment = {**os.environ, "PYTHONPATH": path, torchrun.CALLER: f"7:{tmp_path}/spans", **variables}
     command = [sys.executable, *words]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
-    return done, recorder.read_all(tmp_path / "spans")
+    return done, read_all(tmp_path / "spans")
 
 
 def rank(tmp_path: Path, text: str) -> tuple[subprocess.CompletedProcess[str], recorder.RecordedProcess]:

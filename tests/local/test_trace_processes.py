@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.evidence import recorder
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.tracing.recorder import FLUSH_S
+from tests.recorded import read_all
 
 
 def only(directory: Path) -> RecordedProcess:
-    (process,) = recorder.read_all(directory)
+    (process,) = read_all(directory)
     return process
 
 
@@ -50,7 +50,7 @@ if child == 0:
 def test_a_forked_child_writes_its_own_file_with_an_empty_stack(tmp_path: Path) -> None:
     """The child's first span has no parent, the parent's open span is not the child's, and neither file mixes them."""
     python(FORK, str(tmp_path))
-    parent, child = recorder.read_all(tmp_path)
+    parent, child = read_all(tmp_path)
     assert (parent.forked, child.forked) == (False, True)
     assert parent.path != child.path
     assert parent.process.pid != child.process.pid
@@ -92,7 +92,7 @@ tracing.flush()
         ("driver", ["driver", "child"]),
     ):
         python(code, str(tmp_path / way), way)
-        found = recorder.read_all(tmp_path / way)
+        found = read_all(tmp_path / way)
         assert [process.process.role for process in found] == roles
         assert [process.is_child for process in found] == [role == "child" for role in roles]
 
@@ -107,7 +107,7 @@ def test_a_forked_child_closes_its_parents_file(tmp_path: Path) -> None:
         'tracing.instant(kinds.SAVED); tracing.flush()\nwith tracing.span(kinds.SpanKind("parent", "spark")):',
     )
     done = python(code, str(tmp_path))
-    parent, _ = recorder.read_all(tmp_path)
+    parent, _ = read_all(tmp_path)
     assert done.stdout.strip()
     assert str(parent.path) not in done.stdout
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from dlobd import tracing
-from dlobd.evidence import recorder
 from dlobd.job.description import Job, Markers
 from dlobd.job.launchers.base import Node
 from dlobd.job.training import trainer
 from tests import forks
 from tests.jobs import prepared
+from tests.recorded import read_all
 
 
 def train(directory: Path, **environment: str) -> Any:
@@ -48,7 +48,7 @@ def test_epochs_are_evaluated_between_steps(tmp_path: Path) -> None:
     done = train(tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "run" / "done" / "rank-0.json").read_text())
-    (rank,) = recorder.read_all(tmp_path / "spans")
+    (rank,) = read_all(tmp_path / "spans")
     told = [instant.attrs for instant in rank.instants if instant.name == "epoch done"]
     assert [attrs["epoch"] for attrs in told] == [1, 2, 3, 4]
     means = [fmean(result["losses"][first : first + 6]) for first in range(0, 24, 6)]
@@ -81,7 +81,7 @@ def test_training_ends_at_the_first_limit(tmp_path: Path, limits: dict[str, Any]
     result = json.loads((tmp_path / "run" / "done" / "rank-0.json").read_text())
     assert (result["ended_by"], result["steps"], result["samples"]) == (ended_by, steps, 10 * steps)
     assert result["test"]["samples"] == 30
-    (rank,) = recorder.read_all(tmp_path / "spans")
+    (rank,) = read_all(tmp_path / "spans")
     (last,) = [instant.at_ns for instant in rank.instants if instant.name == "last step done"]
     end_ns = rank.steps()[-1].end_ns
     assert end_ns <= last <= min(span.start_ns for span in rank.named("evaluate") if span.start_ns >= end_ns)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dlobd.evidence import recorder
+from tests.recorded import read_all
 
 ENTRY = Path(__file__).parents[2] / "jobs" / "user.py"
 
@@ -29,7 +29,7 @@ def started(tmp_path: Path, text: str, *arguments: str) -> tuple[subprocess.Comp
         timeout=110,
         cwd=tmp_path,
     )
-    (process,) = recorder.read_all(tmp_path / "spans")
+    (process,) = read_all(tmp_path / "spans")
     return done, process
 
 

@@ -14,6 +14,7 @@ from dlobd.evidence import recorder
 from dlobd.timeline.builder import LaneBuilder
 from dlobd.tracing.clock_offset import Exchange
 from dlobd.tracing.recorder import Cost
+from tests.recorded import read_all
 
 PROCESS = {"k": "process", "host": "h", "role": "worker", "index": 1, "pid": 7, "start_ns": 90, "opened_ns": 100}
 PROCESS |= {"forked": True, "domain": "h/b/t", "schema": 1}
@@ -113,10 +114,10 @@ def test_all_processes_in_the_order_in_which_they_opened(tmp_path: Path) -> None
     written(tmp_path, PROCESS | {"opened_ns": 200}, name="container_3/spans-7-200.jsonl")
     written(tmp_path, name="container_3/spans-8-250.jsonl")
     (tmp_path / "container_3" / "stderr").write_text("x")
-    found = recorder.processes(recorder.read_files(tmp_path))
+    found = read_all(tmp_path)
     assert [process.opened_ns for process in found] == [200, 300]
     assert found[0].path.parent.name == "container_3"
-    assert recorder.processes(recorder.read_files(tmp_path / "none")) == []
+    assert read_all(tmp_path / "none") == []
 
 
 def test_a_message_pair_that_cannot_be_is_damage(tmp_path: Path) -> None:

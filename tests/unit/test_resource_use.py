@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from analysis.studies import script
 from dlobd import spans as kinds
 from dlobd.compare.runset import without_series
-from dlobd.evidence import recorder, resources
+from dlobd.evidence import resources
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.resources import Counter
 from dlobd.evidence.topology import Placement, Topology
@@ -30,6 +30,7 @@ from dlobd.schema import Process, Segment
 from dlobd.tracing import clock, process_use
 from dlobd.tracing.recorder import Recorder
 from tests import records
+from tests.recorded import read_all
 from tests.samples import MB, S, evidence, host, process, sample, segment
 
 
@@ -318,7 +319,7 @@ def test_a_recorder_marks_its_own_process(tmp_path: Path) -> None:
         burn(0.05)
     begun_ns = clock.monotonic_ns()
     own.close()
-    (process,) = recorder.processes(recorder.read_files(tmp_path))
+    (process,) = read_all(tmp_path)
     last = process.uses[-1]
     assert begun_ns <= last.at_ns <= clock.monotonic_ns()
     assert last.cpu_ns is not None
@@ -367,7 +368,7 @@ def test_time_without_readings_is_unknown_with_its_reason(tmp_path: Path) -> Non
         | {"read": 4096, "major": 2, "block_io": None, "pressure": [5, 6]},
     ]
     (tmp_path / "spans-7-10.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    known = evidence(processes=recorder.processes(recorder.read_files(tmp_path)))
+    known = evidence(processes=read_all(tmp_path))
     jvm = Process("h", "executor", 1, 0)
     pieces = [segment(0, 100, who), segment(100, 130, who), segment(130, 150, jvm)]
     pieces += [segment(150, 170, jvm, "yarn"), segment(170, 175, None, "unattributed")]

@@ -22,12 +22,12 @@ from hypothesis import strategies as st
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.errors import BundleError
-from dlobd.evidence import recorder
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.schema import Process
 from dlobd.timeline.builder import LaneBuilder
 from dlobd.tracing.recorder import Recorder
 from tests.fake_clock import FakeClock
+from tests.recorded import read_all
 from tests.waiting import until
 
 # a tree of spans: layer, name, attributes, children
@@ -43,7 +43,7 @@ TREES = st.recursive(
 
 
 def only(directory: Path) -> RecordedProcess:
-    (process,) = recorder.processes(recorder.read_files(directory))
+    (process,) = read_all(directory)
     return process
 
 
@@ -69,7 +69,7 @@ def test_nested_spans_come_back_as_written(tmp_path_factory: pytest.TempPathFact
     for tree in forest:
         walk(tree, 0)
     own.close()
-    spans = [span for process in recorder.processes(recorder.read_files(directory)) for span in process.spans]
+    spans = [span for process in read_all(directory) for span in process.spans]
     assert [(s.layer, s.name, s.attrs, s.parent) for s in spans] == expected
     assert not any(span.truncated or span.thread for span in spans)
     by_id = {span.id: span for span in spans}

@@ -20,7 +20,6 @@ sys.path.insert(0, str(Path(__file__).parents[3]))  # for modules that tests sha
 
 from dlobd import spans as kinds
 from dlobd.channel import Channel
-from dlobd.evidence import recorder
 from dlobd.network.channels.base import Traffic
 from dlobd.network.devices import devices
 from dlobd.network.exchanges.outside_step import RENDEZVOUS
@@ -28,6 +27,7 @@ from dlobd.network.rendezvous.store import KeyValueStore
 from dlobd.network.verdict.evidence import Snapshot, TransportEvidence, record
 from dlobd.network.verdict.rules import verdict
 from tests import ucx_ends
+from tests.recorded import read_all
 
 ITERATIONS, MESSAGE_BYTES = 50, 4096
 CARRIED_BYTES = 2 * ITERATIONS * MESSAGE_BYTES
@@ -114,9 +114,7 @@ def exchange(channel: str, library: str, ranks: int = 3) -> dict[str, Any]:
             for process in started:
                 process.kill()
                 process.wait()
-        told = [
-            i for one in recorder.processes(recorder.read_files(Path(spans))) if (i := one.instant(kinds.TRANSPORT))
-        ]
+        told = [i for one in read_all(Path(spans)) if (i := one.instant(kinds.TRANSPORT))]
     evidence = [TransportEvidence.from_attrs(one.attrs) for one in told]
     means = [stdout.strip() or stderr for stdout, stderr in ended]
     return {"means": means, "plane": dataclasses.asdict(verdict("exchange", Channel.parse(channel), evidence))}

@@ -1,0 +1,13 @@
+"""Reading of the processes that recorded spans in a directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dlobd.evidence import recorder
+from dlobd.evidence.recorder import RecordedProcess
+
+
+def read_all(directory: Path) -> list[RecordedProcess]:
+    """Read the processes of all span files, in the order in which they opened their files."""
+    return recorder.processes(recorder.read_files(directory))
