@@ -6,8 +6,10 @@ Figures, tables and sentences are those of the terminal reports.
 from __future__ import annotations
 
 import shlex
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice, takewhile
 from typing import Any
 
 import pandas as pd
@@ -182,9 +184,10 @@ def _events(run: Run, events: Sequence[Event], attribution: Attribution | None) 
 def _layer_of(attribution: Attribution | None, start_ns: int, end_ns: int) -> str:
     """Return the layer with the most wall time in an interval; "" if it is unknown."""
     found = Counter[str]()
-    for segment in attribution.segments if attribution else ():
-        if segment.start_ns < end_ns and segment.end_ns > start_ns:
-            found[segment.layer] += min(segment.end_ns, end_ns) - max(segment.start_ns, start_ns)
+    segments = attribution.segments if attribution else ()  # sorted, without gaps
+    first = bisect_right(segments, start_ns, key=lambda segment: segment.end_ns)
+    for segment in takewhile(lambda segment: segment.start_ns < end_ns, islice(segments, first, None)):
+        found[segment.layer] += min(segment.end_ns, end_ns) - max(segment.start_ns, start_ns)
     return found.most_common(1)[0][0] if found else ""
 
 
