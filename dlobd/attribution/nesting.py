@@ -20,7 +20,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dlobd.attribution.columns import NONE, Columns, Flags, Ints, ends_of_runs, largest_of_runs, starts_of_runs
+from dlobd.errors import BundleError
 from dlobd.schema import Clip, Span
+
+MOST_NS = 2**63 - 1
+"""Longest axis, in nanoseconds: 292 years of lanes, such as 1,000 executors with 64 slots for 40 hours."""
 
 MOST_DEPTH = 1000
 """Most recorded ancestors of a span in an array; a lane with more is normalised by a loop."""
@@ -79,11 +83,16 @@ class Lanes:
     at: start of each piece. The next piece begins at its end; the last piece of a lane begins at the window's end.
     owner: row of the innermost open span of each piece, or NONE.
     resolution_ns: uncertainty of the start of each piece, if a span of its lane starts or ends there.
+
+    Raises BundleError if the axis is too long.
     """
 
     def __init__(self, columns: Columns, start_ns: int, end_ns: int) -> None:
         self.start_ns, self.wall_ns = start_ns, end_ns - start_ns
         self.stride = self.wall_ns + 1
+        if len(columns.lanes) * self.stride > MOST_NS:
+            what = f"{len(columns.lanes)} lanes of {self.wall_ns / 1e9:.0f} s exceed the {MOST_NS / 1e9:.0f} s that fit"
+            raise BundleError(f"The trace is too long: {what}.", "record fewer processes, or a shorter job")
         low: Ints = np.clip(columns.start_ns, start_ns, end_ns)
         high: Ints = np.maximum(np.clip(columns.end_ns, start_ns, end_ns), low)
         lost_ns: Ints = columns.end_ns - columns.start_ns - (high - low)

@@ -9,6 +9,7 @@ from dataclasses import fields
 import pytest
 
 from dlobd.attribution.attribute import arranged, attribute, releases
+from dlobd.errors import BundleError
 from dlobd.layers import LAYERS
 from dlobd.schema import MAIN_LANE, Interval, Span, Trace
 from tests import scalar_attribution as reference
@@ -99,6 +100,12 @@ def test_random_traces_are_attributed_as_by_the_reference(first: int) -> None:
     for seed in range(first, first + 100):
         for found, wanted in compared(make(seed)):
             assert found == wanted, seed
+
+
+def test_lanes_that_are_too_long_together_are_refused() -> None:
+    spans = tuple(span(f"s{number}", "spark", 0, 9, f"lane {number}") for number in range(8))
+    with pytest.raises(BundleError, match="9 lanes of 1152921505 s exceed the 9223372037 s that fit"):
+        attribute(Trace(0, 2**60, spans))
 
 
 @pytest.mark.parametrize("name", NAMES)
