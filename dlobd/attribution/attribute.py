@@ -301,8 +301,8 @@ def _collectives(columns: Columns) -> tuple[Ints, list[Clip]]:
     late_ns = columns.start_ns[last] - end_ns
     allowed_ns = columns.resolution_ns[last] + columns.resolution_ns[row]
     wrong = np.flatnonzero((late_ns > allowed_ns) & ~columns.truncated[row])
-    clips = zip(row[wrong].tolist(), late_ns[wrong].tolist(), strict=True)
-    return found, [Clip("inconsistent", columns.spans[at].id, ns) for at, ns in clips]
+    spans, pairs = columns.spans, zip(row[wrong].tolist(), last[wrong].tolist(), strict=True)
+    return found, [Clip("inconsistent", spans[at].id, spans[by].start_ns - spans[at].end_ns) for at, by in pairs]
 
 
 def quality(segment: Segment) -> Quality:

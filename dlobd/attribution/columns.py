@@ -17,6 +17,10 @@ Flags = NDArray[np.bool_]
 NONE = -1
 """Number of a row, lane, group, name or cause that does not exist."""
 
+MOST = 2**61
+"""Largest absolute value in a column: sums and differences of two values fit. Larger times of damaged evidence are
+outside of any window."""
+
 NUMBER_OF_LAYER = {name: number for number, name in enumerate(LAYERS)}
 
 
@@ -38,9 +42,6 @@ class Columns:
         for row, span in enumerate(spans):
             rows.setdefault((span.lane, span.id), row)
 
-        def ints(values: list[int]) -> Ints:
-            return np.array(values, np.int64)
-
         def flags(values: list[bool]) -> Flags:
             return np.array(values, np.bool_)
 
@@ -57,7 +58,7 @@ class Columns:
         self.cause = ints([causes.setdefault(span.cause, len(causes) - 1) for span in spans])
         self.period_ns = ints([span.cause_period_ns if span.cause else 0 for span in spans])
         self.group = ints([groups.setdefault(span.rendezvous, len(groups) - 1) for span in spans])
-        self.waits_at = np.cumsum(ints([0, *(len(span.waits_for) for span in spans)]))
+        self.waits_at: Ints = np.cumsum(ints([0, *(len(span.waits_for) for span in spans)]))
         self.waits_for = ints([lanes.get(lane, NONE) for span in spans for lane in span.waits_for])
         self.is_released = flags([span.released_ns is not None for span in spans])
         self.released_ns = ints([span.released_ns or 0 for span in spans])
@@ -65,6 +66,16 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.spans)
+
+
+def ints(values: list[int]) -> Ints:
+    """Return a column; limits values to `MOST`."""
+    try:
+        found = np.array(values, np.int64)
+    except OverflowError:
+        found = np.array([max(-MOST, min(value, MOST)) for value in values], np.int64)
+    limited: Ints = np.clip(found, -MOST, MOST)
+    return limited
 
 
 def ends_of_runs(values: Ints) -> Flags:

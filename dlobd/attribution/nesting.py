@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlobd.attribution.columns import NONE, Columns, Flags, Ints, ends_of_runs, largest_of_runs, starts_of_runs
+from dlobd.attribution.columns import MOST, NONE, Columns, Flags, Ints, ends_of_runs, largest_of_runs, starts_of_runs
 from dlobd.errors import BundleError
 from dlobd.schema import Clip, Span
 
@@ -90,7 +90,7 @@ class Lanes:
     def __init__(self, columns: Columns, start_ns: int, end_ns: int) -> None:
         self.start_ns, self.wall_ns = start_ns, end_ns - start_ns
         self.stride = self.wall_ns + 1
-        if len(columns.lanes) * self.stride > MOST_NS:
+        if not -MOST <= start_ns <= end_ns <= MOST or len(columns.lanes) * self.stride > MOST_NS:
             what = f"{len(columns.lanes)} lanes of {self.wall_ns / 1e9:.0f} s exceed the {MOST_NS / 1e9:.0f} s that fit"
             raise BundleError(f"The trace is too long: {what}.", "record fewer processes, or a shorter job")
         low: Ints = np.clip(columns.start_ns, start_ns, end_ns)
@@ -114,7 +114,7 @@ class Lanes:
             rows = rows[~untidy[columns.lane[rows]]]
             around = _enclosing(low[rows], high[rows])
         tables = [self._edges(len(columns.lanes)), *_turns(rows, around, low, high, columns.resolution_ns)]
-        clips = self._clips(columns, depth, lost_ns, ~untidy[columns.lane])
+        clips = self._clips(columns, depth, lost_ns > 0, high - low, ~untidy[columns.lane])
         for lane in np.flatnonzero(untidy).tolist():
             table, clips[lane] = self._by_loop(columns, lane)
             tables.append(table)
@@ -151,15 +151,16 @@ class Lanes:
         at = np.concatenate([start, start + self.wall_ns])
         return at, np.full(len(at), NONE), np.zeros(len(at), np.int64)
 
-    def _clips(self, columns: Columns, depth: Ints, lost_ns: Ints, tidy: Flags) -> dict[int, list[Clip]]:
-        rows = np.flatnonzero((columns.truncated | (lost_ns > 0)) & tidy)
+    def _clips(self, columns: Columns, depth: Ints, cut: Flags, kept_ns: Ints, tidy: Flags) -> dict[int, list[Clip]]:
+        rows = np.flatnonzero((columns.truncated | cut) & tidy)
         found: dict[int, list[Clip]] = {}
         for row in rows[np.lexsort((rows, depth[rows], columns.lane[rows]))].tolist():
             span, own = columns.spans[row], found.setdefault(int(columns.lane[row]), [])
+            length_ns = span.end_ns - span.start_ns
             if span.truncated:  # closed at the last evidence: the true end is unknown
-                own.append(Clip("truncated", span.id, span.end_ns - span.start_ns))
-            if lost_ns[row]:
-                own.append(Clip("outside window", span.id, int(lost_ns[row])))
+                own.append(Clip("truncated", span.id, length_ns))
+            if cut[row]:
+                own.append(Clip("outside window", span.id, length_ns - int(kept_ns[row])))
         return found
 
     def _by_loop(self, columns: Columns, lane: int) -> tuple[tuple[Ints, Ints, Ints], list[Clip]]:

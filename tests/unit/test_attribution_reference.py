@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -21,13 +21,17 @@ NAMED = ("of no row", "step", "read input", "submit RPC", "user code", "trainer"
 
 
 def make(seed: int) -> Trace:
-    """Return a random trace. Its lanes nest, or have a few crossing spans or many; a short window has equal times."""
+    """Return a random trace. Its lanes nest, or have a few crossing spans, or many; a short window has equal times; a
+    time of a span may be far from the window."""
     chosen = random.Random(seed)
     lanes, wall_ns = LANES[: chosen.randint(1, 5)], chosen.choice([12, 60, 1000])
     crossing = chosen.choice([0.0, 0.0, 0.03, 0.2])
     spans = [
         each for lane in lanes for each in _tree(chosen, lane, lanes, -wall_ns // 10, wall_ns * 11 // 10, crossing, [])
     ]
+    if spans and chosen.random() < 0.3:  # damaged evidence
+        far = chosen.choice([2**61, 2**63, 10**24])
+        spans[0] = replace(spans[0], start_ns=-far) if chosen.random() < 0.5 else replace(spans[0], end_ns=far)
     chosen.shuffle(spans)
     intervals = tuple(_interval(chosen, lanes, wall_ns) for _ in range(chosen.randint(0, 3)))
     return Trace(0, wall_ns if chosen.random() < 0.97 else 0, tuple(spans), intervals=intervals)
