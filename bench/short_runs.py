@@ -81,7 +81,7 @@ def measure(directory: Path) -> dict[str, int]:
         raise ChildProcessError(f"a short run ended with wait status {status}")
     client = Process("localhost", "client", 0, os.getpid())
     spans = [Span("process", None, kinds.SpanKind("process", "launcher"), client, MAIN_LANE, start_ns, end_ns)]
-    for recorded in recorder.read_all(directory):
+    for recorded in recorder.processes(recorder.read_files(directory)):
         for one in recorded.spans:
             kind = kinds.SpanKind(one.name, one.layer)
             spans.append(Span(str(one.id), "process", kind, recorded.process, MAIN_LANE, one.start_ns, one.end_ns))
