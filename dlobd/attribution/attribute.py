@@ -35,6 +35,7 @@ from dlobd.attribution.columns import (
     Ints,
     Table,
     ends_of_runs,
+    ints,
     largest_of_runs,
     starts_of_runs,
 )
@@ -56,10 +57,8 @@ BETWEEN = len(KINDS)
 def attribute(trace: Trace) -> Attribution:
     """Split the wall time by layer. Raises BundleError for an unknown layer, or a window that ends before it starts."""
     _check(trace)
-    columns = Columns(trace.spans)
-    walk = _Walk(columns, Lanes(columns, trace.start_ns, trace.end_ns))
-    segments = walk.segments()
-    return _sum(trace, walk, segments)
+    walk = _Walk(trace)
+    return _sum(trace, walk, walk.segments())
 
 
 def arranged(trace: Trace) -> dict[str, Lane]:
@@ -72,11 +71,11 @@ def arranged(trace: Trace) -> dict[str, Lane]:
 
 def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
     """Return each wait that a span of another lane released, by the rules of the attribution, in `arranged` lanes."""
-    columns = Columns(trace.spans)
-    walk = _Walk(columns, Lanes(columns, trace.start_ns, trace.end_ns))
+    walk = _Walk(trace)
+    columns = walk.columns
     by_span = {id(nested.span): nested for lane in lanes.values() for nested in lane.nested}
     placed = [by_span.get(id(span)) for span in trace.spans]
-    until_ns = np.array([nested.end_ns if nested else 0 for nested in placed], np.int64)
+    until_ns = ints([nested.end_ns if nested else 0 for nested in placed])
     rows, by, at_ns = walk.released(np.where(columns.is_released, columns.released_ns, until_ns))
     found: dict[int, Release] = {}
     for row, releasing, time_ns in zip(rows.tolist(), by.tolist(), at_ns.tolist(), strict=True):
@@ -126,14 +125,15 @@ class _Segments:
 class _Walk:
     """Resolution of the window. A chain is the path of lanes from the main lane to the lane of a window."""
 
-    def __init__(self, columns: Columns, lanes: Lanes) -> None:
-        self.columns, self._lanes = columns, lanes
+    def __init__(self, trace: Trace) -> None:
+        self.columns = Columns(trace.spans)
+        self._lanes = Lanes(self.columns, trace.start_ns, trace.end_ns)
         self.chains: list[tuple[int, ...]] = [(0,)]
         self._chain_of: dict[tuple[int, ...], int] = {(0,): 0}
         self._outer = [NONE]
         self._own, self._gaps = Table(4), Table(5)  # span, start, end, chain; and the kind of the rest
         self._edges, self._cycles, self._windows = Table(2), Table(3), Table(4)
-        self._last_to_enter, self._late = _collectives(columns)
+        self._last_to_enter, self._late = _collectives(self.columns)
         self._releasing = self._releasing_lanes()
 
     def segments(self) -> _Segments:
@@ -452,6 +452,5 @@ def _overlaps(
             open_ns = np.append(0, ends)[count] - at_ns
             return np.where(count > 0, passed[count] - np.maximum(0, open_ns), 0)
 
-        bounds = (np.array([getattr(one, edge) for one in own], np.int64) for edge in ("end_ns", "start_ns"))
-        last_ns, first_ns = map(until, bounds)
+        last_ns, first_ns = until(ints([one.end_ns for one in own])), until(ints([one.start_ns for one in own]))
         yield from zip(own, np.maximum(0, last_ns - first_ns).tolist(), strict=True)
