@@ -386,7 +386,7 @@ def _sum(trace: Trace, walk: _Walk, segments: _Segments) -> Attribution:
         if total_ns[number] or number in worked
     )
     merged: Counter[tuple[str, str]] = Counter()
-    for clip in walk.clips:
+    for clip in (*walk.clips, *trace.clips):
         merged[clip.kind, clip.span] += clip.ns
     return Attribution(
         trace.wall_ns,

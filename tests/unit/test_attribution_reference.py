@@ -10,8 +10,8 @@ import pytest
 
 from dlobd.attribution.attribute import arranged, attribute, releases
 from dlobd.errors import BundleError
-from dlobd.layers import LAYERS
-from dlobd.schema import MAIN_LANE, Interval, Span, Trace
+from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.schema import MAIN_LANE, Clip, Interval, NotMeasured, Span, Trace
 from tests import scalar_attribution as reference
 from tests.captured import NAMES, Captured
 from tests.strategies import span
@@ -33,8 +33,20 @@ def make(seed: int) -> Trace:
         far = chosen.choice([2**61, 2**63, 10**24])
         spans[0] = replace(spans[0], start_ns=-far) if chosen.random() < 0.5 else replace(spans[0], end_ns=far)
     chosen.shuffle(spans)
-    intervals = tuple(_interval(chosen, lanes, wall_ns) for _ in range(chosen.randint(0, 3)))
-    return Trace(0, wall_ns if chosen.random() < 0.97 else 0, tuple(spans), intervals=intervals)
+    return Trace(
+        0,
+        wall_ns if chosen.random() < 0.97 else 0,
+        tuple(spans),
+        intervals=tuple(_interval(chosen, lanes, wall_ns) for _ in range(chosen.randint(0, 3))),
+        not_measured=tuple(
+            NotMeasured(chosen.choice(sorted(LAYERS)), chosen.choice([UNATTRIBUTED, *LAYERS]), "why")
+            for _ in range(chosen.randint(0, 2))
+        ),
+        clips=tuple(
+            Clip(chosen.choice(["inconsistent", "cycle"]), one.id, chosen.randint(1, 9))
+            for one in chosen.sample(spans, min(len(spans), chosen.randint(0, 2)))
+        ),
+    )
 
 
 def _tree(
