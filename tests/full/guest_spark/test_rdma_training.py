@@ -21,9 +21,9 @@ from dlobd.paths import cache_dir
 from tests.cluster.test_ways import explained, same_training
 from tests.guest.machine import Machine, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1620)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(2400)]
 
-TRAINING_LIMIT_S, JOB_LIMIT_S = 780.0, 1500.0
+TRAINING_LIMIT_S, JOB_LIMIT_S = 780.0, 2280.0
 
 JOB_MEMORY_MB = 10_240
 """Six daemons, the driver with Master and Workers, two executors and two trainers."""
@@ -31,7 +31,7 @@ JOB_MEMORY_MB = 10_240
 START_UP = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """Emulated, the second compiler costs more than it saves."""
 
-SETTINGS = ("scheduler=local-cluster", "launcher=barrier", "input=read", "exchange=ring", "timeout_s=1000")
+SETTINGS = ("scheduler=local-cluster", "launcher=barrier", "input=read", "exchange=ring", "timeout_s=1800")
 
 START_LIMIT_S = 600.0
 PATIENT = f"""
