@@ -28,18 +28,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dlobd.attribution.columns import (
-    NONE,
-    NUMBER_OF_LAYER,
-    Columns,
-    Ints,
-    Table,
-    ends_of_runs,
-    ints,
-    largest_of_runs,
-    starts_of_runs,
-)
+from dlobd.attribution.columns import NUMBER_OF_LAYER, Columns
 from dlobd.attribution.nesting import Lane, Lanes, NestedSpan, arrange, by_lane
+from dlobd.columns import NONE, Ints, Table, ends_of_runs, ints, largest_of_runs, starts_of_runs
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, LayerTime, Segment, Span, Trace

@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dlobd.columns import NONE, Flags, Ints, ints
 from dlobd.layers import LAYERS
 from dlobd.schema import MAIN_LANE, Span
 from dlobd.spans import BETWEEN_MARKS
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
-
-NONE = -1
-"""Number of a row, lane, group, name or cause that does not exist."""
-
-MOST = 2**61
-"""Largest absolute value in a column: sums and differences of two values fit. Larger times of damaged evidence are
-outside of any window."""
 
 NUMBER_OF_LAYER = {name: number for number, name in enumerate(LAYERS)}
 
@@ -66,50 +56,3 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.spans)
-
-
-def ints(values: list[int]) -> Ints:
-    """Return a column; limits values to `MOST`."""
-    try:
-        found = np.array(values, np.int64)
-    except OverflowError:
-        found = np.array([max(-MOST, min(value, MOST)) for value in values], np.int64)
-    limited: Ints = np.clip(found, -MOST, MOST)
-    return limited
-
-
-def ends_of_runs(values: Ints) -> Flags:
-    """Return True for the last element of each run of equal values."""
-    last = np.ones(len(values), np.bool_)
-    last[:-1] = values[1:] != values[:-1]
-    return last
-
-
-def largest_of_runs(keys: Ints, values: Ints) -> Ints:
-    """Return the largest value of each run of equal keys."""
-    return np.maximum.reduceat(values, starts_of_runs(keys)) if len(keys) else values
-
-
-def starts_of_runs(values: Ints) -> Ints:
-    """Return the places at which runs of equal values begin."""
-    first = np.ones(len(values), np.bool_)
-    first[1:] = values[1:] != values[:-1]
-    return np.flatnonzero(first)
-
-
-class Table:
-    """Growing table of integers: blocks of rows, in columns."""
-
-    def __init__(self, columns: int) -> None:
-        self._blocks: list[tuple[Ints, ...]] = [(np.zeros(0, np.int64),) * columns]
-
-    def add(self, *columns: Ints | int, where: Flags | None = None) -> None:
-        """Add rows: those with the flag `where`, if it is given. An integer is the value of a whole column."""
-        size = next(len(column) for column in columns if not isinstance(column, int))
-        block = [np.full(size, column) if isinstance(column, int) else column for column in columns]
-        self._blocks.append(tuple(block if where is None else [column[where] for column in block]))
-
-    @property
-    def columns(self) -> list[Ints]:
-        """All rows."""
-        return [np.concatenate(column) for column in zip(*self._blocks, strict=True)]

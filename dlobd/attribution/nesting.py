@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlobd.attribution.columns import MOST, NONE, Columns, Flags, Ints, ends_of_runs, largest_of_runs, starts_of_runs
+from dlobd.attribution.columns import Columns
+from dlobd.columns import MOST, NONE, Flags, Ints, ends_of_runs, largest_of_runs, starts_of_runs
 from dlobd.errors import BundleError
 from dlobd.schema import Clip, Span
 

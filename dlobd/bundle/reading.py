@@ -31,6 +31,9 @@ Loss = NewType("Loss", float)
 LIMIT_BYTES = 512 << 20
 """Maximum size of a file that is read. The largest log of a run of two hours had 40 MB."""
 
+BLOCK_BYTES = 4 << 20
+"""Size of a block of lines of a span file, which has any size."""
+
 OUTPUT_BYTES = 32 << 20
 """Size of the begin and of the end of an output of user code that are read."""
 
@@ -53,6 +56,23 @@ class Damaged:
 def read_bytes(path: Path) -> bytes | Missing | Damaged:
     """Return the content of a regular file of at most `LIMIT_BYTES`; of a larger output of user code, begin and end.
     Follows no link below the bundle's directory."""
+    opened = _opened(path)
+    if isinstance(opened, Missing | Damaged):
+        return opened
+    try:
+        with opened as file:
+            status = os.fstat(file.fileno())
+            cut = path.name in OUTPUTS and status.st_size > 2 * OUTPUT_BYTES
+            content = file.read(OUTPUT_BYTES if cut else LIMIT_BYTES + 1)
+            if cut:
+                file.seek(-OUTPUT_BYTES, os.SEEK_END)
+                content += b"\n" + file.read(OUTPUT_BYTES)
+    except OSError as error:
+        return Damaged(f"cannot be read: {error.strerror}")
+    return Damaged(_too_large()) if len(content) > LIMIT_BYTES else content
+
+
+def _opened(path: Path) -> io.BufferedReader | Missing | Damaged:
     if link := _linked_directory(path):
         return Damaged(f"lies below {link}, which is a link")
     try:
@@ -64,21 +84,34 @@ def read_bytes(path: Path) -> bytes | Missing | Damaged:
         return Missing()
     except OSError as error:
         return Damaged("is a link" if error.errno == errno.ELOOP else f"cannot be read: {error.strerror}")
-    try:
-        status = os.fstat(descriptor)
-        if reason := _unusable(status, path.name):
-            return Damaged(reason)
-        with open(descriptor, "rb", closefd=False) as file:
-            cut = path.name in OUTPUTS and status.st_size > 2 * OUTPUT_BYTES
-            content = file.read(OUTPUT_BYTES if cut else LIMIT_BYTES + 1)
-            if cut:
-                file.seek(-OUTPUT_BYTES, os.SEEK_END)
-                content += b"\n" + file.read(OUTPUT_BYTES)
-    except OSError as error:
-        return Damaged(f"cannot be read: {error.strerror}")
-    finally:
+    if reason := _unusable(os.fstat(descriptor), path.name):
         os.close(descriptor)
-    return Damaged(_too_large()) if len(content) > LIMIT_BYTES else content
+        return Damaged(reason)
+    return open(descriptor, "rb")
+
+
+def blocks(path: Path) -> Iterator[list[bytes]]:
+    """Yield the lines of a file of any size, in blocks of about `BLOCK_BYTES`; nothing if it is missing or damaged (see
+    `damage`)."""
+    opened = _opened(path)
+    if isinstance(opened, Missing | Damaged):
+        return
+    rest = b""
+    with opened as file:
+        while block := _read_block(file):
+            *lines, rest = (rest + block).split(b"\n")
+            if len(rest) > BLOCK_BYTES:  # no line has this length
+                lines, rest = [*lines, rest[:BLOCK_BYTES]], b""
+            yield lines
+    if rest:
+        yield [rest]
+
+
+def _read_block(file: io.BufferedReader) -> bytes:
+    try:
+        return file.read(BLOCK_BYTES)
+    except OSError:  # the file ends here
+        return b""
 
 
 def read_text(path: Path) -> str | Missing | Damaged:
@@ -167,7 +200,8 @@ _FILE_TYPES = {
 def _unusable(status: os.stat_result, name: str) -> str:
     if not stat.S_ISREG(status.st_mode):
         return f"is a {_FILE_TYPES.get(stat.S_IFMT(status.st_mode), 'special file')}"
-    return _too_large() if status.st_size > LIMIT_BYTES and name not in OUTPUTS else ""
+    in_parts = name in OUTPUTS or name.startswith("spans-")
+    return _too_large() if status.st_size > LIMIT_BYTES and not in_parts else ""
 
 
 def _too_large() -> str:

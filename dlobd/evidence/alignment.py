@@ -11,9 +11,8 @@ error. Without messages it is moved by the difference of the wall clocks, and it
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from dlobd.bundle import files, reading
@@ -21,41 +20,12 @@ from dlobd.evidence import jvm, log4j
 from dlobd.evidence.jvm import JvmLife
 from dlobd.evidence.log4j import LogLine
 from dlobd.evidence.recorder import RecordedProcess
-from dlobd.schema import ClockAnchor, Event, Span
+from dlobd.evidence.timestamp import Move, MoveByMessages
+from dlobd.schema import ClockAnchor
 from dlobd.tracing.clock_offset import Exchange, Offset
 
 OTHER_CLOCK_NS = 1_000_000_000
 """Threshold for different clocks: domains with a smaller difference of wall minus monotonic time share a clock."""
-
-Move = Callable[[int], int]
-
-
-class Timestamp(int):
-    """A time that was moved to the clock of the window. Arithmetic gives a plain int without an error."""
-
-    error_ns: int
-
-    def __new__(cls, ns: int, error_ns: int = 0) -> Timestamp:
-        timestamp = super().__new__(cls, ns)
-        timestamp.error_ns = error_ns
-        return timestamp
-
-
-def error_of(at_ns: int | None) -> int:
-    """Return the error of a time; 0 for the window's own clock, or if the error is unknown."""
-    return at_ns.error_ns if isinstance(at_ns, Timestamp) else 0
-
-
-def widened_span(span: Span) -> Span:
-    """Add the largest error of a span's times to its resolution."""
-    error_ns = max(map(error_of, (span.start_ns, span.end_ns, span.released_ns)))
-    return replace(span, resolution_ns=span.resolution_ns + error_ns) if error_ns else span
-
-
-def widened_event(event: Event) -> Event:
-    """Add the error of an event's time to its resolution."""
-    error_ns = error_of(event.at_ns)
-    return replace(event, resolution_ns=event.resolution_ns + error_ns) if error_ns else event
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +129,9 @@ class Alignment:
     def _move(self, domain: str | None, offset_ns: int | None) -> Move | None:
         """Return a function that moves the times of a clock; None if they need no move."""
         if domain is not None and domain in self._offsets:
-            return partial(_moved, self._offsets[domain])
+            return MoveByMessages(self._offsets[domain])
         by_ns = self._by_wall_clock(domain, offset_ns)
-        return (lambda at_ns: at_ns + by_ns) if by_ns else None
+        return Move(by_ns) if by_ns else None
 
     def _by_wall_clock(self, domain: str | None, offset_ns: int | None) -> int:
         """Return the shift that aligns a clock's times by its wall clock; 0 if none is needed."""
@@ -171,37 +141,28 @@ class Alignment:
         return by_ns if abs(by_ns) > OTHER_CLOCK_NS else 0
 
     def _worst_ns(self, domain: str, processes: Iterable[RecordedProcess], logs: Iterable[Log]) -> int:
-        errors_ns = [0]
-
-        def note(at_ns: int) -> int:
-            errors_ns.append(_moved(self._offsets[domain], at_ns).error_ns)
-            return at_ns
-
+        move = MoveByMessages(self._offsets[domain])
         for process in processes:
             if process.domain == domain:
-                _moved_process(process, note)
+                _moved_process(process, move)
         for log in logs:
             if self._domain_of_log(self._log_offsets_ns[log.path]) == domain:
                 for at_ns in (*(at_ns for at_ns, _ in log4j.stamps(log.path)), *(log4j.configured(log.path) or ())):
-                    note(at_ns)
+                    move(at_ns)
                 if log.jvm_log and (life := jvm.read(log.jvm_log)):
-                    _moved_life(life, note)
-        return max(errors_ns)
-
-
-def _moved(offset: Offset, at_ns: int) -> Timestamp:
-    bounds = offset.at(at_ns)
-    return Timestamp(at_ns + (bounds.lo_ns + bounds.hi_ns) // 2, (bounds.width_ns + 1) // 2)
+                    _moved_life(life, move)
+        return move.worst_ns
 
 
 def _moved_process(process: RecordedProcess, move: Move) -> RecordedProcess:
-    begun_ns = process.process.start_ns
+    begun_ns, spans = process.process.start_ns, process.spans
+    (start_ns, end_ns), errors_ns = zip(move.columns(spans.start_ns), move.columns(spans.end_ns), strict=True)
     return replace(
         process,
         process=replace(process.process, start_ns=None if begun_ns is None else move(begun_ns)),
         opened_ns=move(process.opened_ns),
         last_ns=move(process.last_ns),
-        spans=[replace(span, start_ns=move(span.start_ns), end_ns=move(span.end_ns)) for span in process.spans],
+        spans=replace(spans, start_ns=start_ns, end_ns=end_ns, errors_ns=errors_ns),
         instants=[replace(instant, at_ns=move(instant.at_ns)) for instant in process.instants],
         uses=[replace(use, at_ns=move(use.at_ns)) for use in process.uses],
         anchors=[replace(anchor, monotonic_ns=move(anchor.monotonic_ns)) for anchor in process.anchors],

@@ -182,7 +182,7 @@ class Evidence:
     def _recorded(self) -> list[RecordedProcess]:
         found = recorder.processes(self.span_files)
         for process in found:
-            own_steps.number_steps(process)
+            process.spans = own_steps.numbered(process.spans)
         return found
 
     @cached_property

@@ -10,13 +10,16 @@ training. A function that the script creates again is the same function.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
-from itertools import pairwise
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
 
 from dlobd import spans as kinds
-from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
-from dlobd.layers import TENSORFLOW
+from dlobd.columns import NONE, Flags, Ints
+from dlobd.evidence.recorded_spans import RecordedSpans
+from dlobd.spans import JsonMap
 
 KERAS = 0
 """Number of the function of Keras's own steps; tf.functions count from 1."""
@@ -24,76 +27,102 @@ KERAS = 0
 _CALL = kinds.CALL.partition("{}")[0]
 
 
-def number_steps(process: RecordedProcess) -> None:
-    """Change the spans of steps, in all main functions of a process, to numbered spans `first step` and `step`."""
-    for main in [span for span in process.spans if {"role", "index"} <= span.attrs.keys()]:
-        inside = [span for span in process.spans if main.start_ns <= span.start_ns < main.end_ns]
-        whole = [span for span in inside if not (span.truncated or "error" in span.attrs)]
-        marked = [span for span in whole if span.name == kinds.STEP and span.layer == TENSORFLOW]
-        calls = [span for span in whole if span.name.startswith(_CALL) and span.attrs.get("trains")]
-        steps = sorted(marked or _steps(calls), key=lambda span: span.start_ns)
-        for number, span in enumerate(steps):
-            if not marked:
-                span.attrs = {**span.attrs, "tf_function": span.name.removeprefix(_CALL)}
-            span.name, span.call = str(kinds.STEP if number else kinds.FIRST_STEP), number
+def numbered(spans: RecordedSpans) -> RecordedSpans:
+    """Return the spans of a process; those of steps, in all its main functions, are numbered spans `first step` and
+    `step`."""
+    for main in spans.mains:
+        inside = (main.start_ns <= spans.start_ns) & (spans.start_ns < main.end_ns)
+        whole = inside & ~spans.truncated & ~spans.has("error")
+        marked = np.flatnonzero(whole & spans.is_kind(kinds.STEP))
+        trains = whole & _is_call(spans) & _flags(spans, lambda attrs: bool(attrs.get("trains")))
+        rows = marked if len(marked) else _steps(spans, np.flatnonzero(trains))
+        rows = rows[np.argsort(spans.start_ns[rows], kind="stable")]
+        if not len(marked):
+            spans = _with_function(spans, rows)
+        kind, call = spans.kind.copy(), spans.call.copy()
+        kind[rows], call[rows] = len(spans.kinds) + 1, np.arange(len(rows))
+        kind[rows[:1]] = len(spans.kinds)
+        names = [(row.layer, str(row)) for row in (kinds.FIRST_STEP, kinds.STEP)]
+        spans = replace(spans, kind=kind, call=call, kinds=[*spans.kinds, *names])
+    return spans
 
 
-def count(spans: Sequence[RecordedSpan], observed: bool = True) -> int | None:
+def count(spans: RecordedSpans, observed: bool = True) -> int | None:
     """Return the number of steps among numbered spans; None if there is none, or if a call may be more than one.
 
     observed: False if hooks are missing, so that only marked steps count."""
-    steps = [span for span in spans if span.is_step]
-    if not any("function" in span.attrs for span in steps):
+    steps = spans.where(spans.is_step)
+    if not steps.has("function").any():
         return len(steps) or None
     if not observed:
         return None
     # in eager mode a tf.function runs as Python code, whose variables are not listed
-    unclear = [s for s in spans if s.name.startswith(_CALL) and s.attrs.get("trains", True) is None]
-    each: list[int | None] = [span.attrs.get("steps", 1) for span in steps]
-    known = [number for number in each if number is not None]
-    return sum(known) if len(known) == len(each) and not unclear else None
+    unclear = _is_call(spans) & _flags(spans, lambda attrs: attrs.get("trains", True) is None)
+    known = steps.values("steps", 1)
+    return None if (known == NONE).any() or unclear.any() else int(known.sum())
 
 
-def lengths_ns(spans: Sequence[RecordedSpan]) -> tuple[int | None, list[int]]:
+def lengths_ns(spans: RecordedSpans) -> tuple[int | None, list[int]]:
     """Return the length of the first step, and the sorted lengths of the others; unknown if a call has several."""
-    steps = [span for span in spans if span.is_step]
-    if any(span.attrs.get("steps", 1) != 1 for span in steps):
+    steps = spans.where(spans.is_step)
+    if (steps.values("steps", 1) != 1).any():
         return None, []
-    first_ns = next((span.end_ns - span.start_ns for span in steps if span.call == 0), None)
-    return first_ns, sorted(span.end_ns - span.start_ns for span in steps if span.call)
+    first_ns = next(iter(steps.ns[steps.call == 0].tolist()), None)
+    return first_ns, np.sort(steps.ns[steps.call > 0]).tolist()
 
 
-def _steps(calls: Sequence[RecordedSpan]) -> list[RecordedSpan]:
+def _is_call(spans: RecordedSpans) -> Flags:
+    return spans.is_any(lambda layer, name: name.startswith(_CALL))
+
+
+def _flags(spans: RecordedSpans, wanted: Callable[[JsonMap], bool]) -> Flags:
+    flags: Flags = np.array([*map(wanted, spans.attributes)], np.bool_)[spans.attrs]
+    return flags
+
+
+def _with_function(spans: RecordedSpans, rows: Ints) -> RecordedSpans:
+    """Add the name of the tf.function to the attributes of calls."""
+    pairs, place = np.unique(np.stack([spans.attrs[rows], spans.kind[rows]]), axis=1, return_inverse=True)
+    names = [spans.kinds[kind][1].removeprefix(_CALL) for kind in pairs[1].tolist()]
+    attrs, before = spans.attrs.copy(), pairs[0].tolist()
+    attrs[rows] = len(spans.attributes) + place
+    more = [{**spans.attributes[one], "tf_function": name} for one, name in zip(before, names, strict=True)]
+    return replace(spans, attrs=attrs, attributes=[*spans.attributes, *more])
+
+
+def _steps(spans: RecordedSpans, calls: Ints) -> Ints:
     """Return the calls of the function that counts, of each group of functions."""
-    function = _functions(calls)
-    by_function: dict[int, list[RecordedSpan]] = defaultdict(list)
-    turns: dict[frozenset[int], int] = defaultdict(int)
-    for call in calls:
-        by_function[function[call.id]].append(call)
-    for before, after in pairwise(calls):
-        turns[frozenset((function[before.id], function[after.id]))] += 1
-    groups = [{one} for one in by_function]
+    if not len(calls):
+        return calls
+    function = _functions(spans, calls)
+    numbers, counts = np.unique(function, return_counts=True)
+    calls_of = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+    pairs = np.sort(np.stack([function[:-1], function[1:]]), axis=0)
+    turns = Counter(map(tuple, pairs[:, pairs[0] != pairs[1]].T.tolist()))
+    groups = [{one} for one in dict.fromkeys(function.tolist())]
     for pair, times in turns.items():
         # two functions that are called in turn have two turns a step
-        if len(pair) == 2 and times >= min(len(by_function[one]) for one in pair):
-            joined = [group for group in groups if group & pair]
-            groups = [group for group in groups if not group & pair] + [set().union(*joined)]
-    return [call for group in groups for call in max((by_function[one] for one in group), key=len)]
+        if times >= min(calls_of[one] for one in pair):
+            joined = [group for group in groups if group & {*pair}]
+            groups = [group for group in groups if not group & {*pair}] + [set().union(*joined)]
+    chosen = [max(group, key=calls_of.__getitem__) for group in groups]
+    return calls[np.isin(function, chosen)]
 
 
-def _functions(calls: Sequence[RecordedSpan]) -> dict[int, int]:
+def _functions(spans: RecordedSpans, calls: Ints) -> Ints:
     """Return the function of each call. Functions of one name whose calls do not overlap in time are one function."""
-    numbers = {call.id: call.attrs.get("function", KERAS) for call in calls}
-    last = {numbers[call.id]: call.end_ns for call in calls}
+    numbers = spans.values("function", KERAS)[calls]
+    known, first, place = np.unique(numbers, return_index=True, return_inverse=True)
+    last = len(calls) - 1 - np.unique(numbers[::-1], return_index=True)[1]
+    ends_ns = dict(zip(known.tolist(), spans.end_ns[calls[last]].tolist(), strict=True))
     same: dict[int, int] = {}
     latest: dict[str, list[int]] = defaultdict(list)  # the last function of each series of one name
-    for call in calls:
-        number = numbers[call.id]
-        if number in same:
-            continue
-        ended = next((one for one in latest[call.name] if last[one] <= call.start_ns), None)
+    for at in np.sort(first).tolist():
+        number, name = int(numbers[at]), spans.kinds[spans.kind[calls[at]]][1]
+        ended = next((one for one in latest[name] if ends_ns[one] <= spans.start_ns[calls[at]]), None)
         if ended is not None:
-            latest[call.name].remove(ended)
-        latest[call.name].append(number)
+            latest[name].remove(ended)
+        latest[name].append(number)
         same[number] = number if ended is None else same[ended]
-    return {id_: same[number] for id_, number in numbers.items()}
+    found: Ints = np.array([same[number] for number in known.tolist()], np.int64)[place]
+    return found

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+
+import msgspec
+from msgspec import UNSET
 
 from dlobd import spans as kinds
 from dlobd.bundle import files, reading
 from dlobd.bundle.reading import Members
-from dlobd.layers import LAYERS, TENSORFLOW
+from dlobd.evidence.recorded_spans import RecordedSpan as RecordedSpan
+from dlobd.evidence.recorded_spans import RecordedSpans
+from dlobd.evidence.span_lines import BEGIN, MAX_NS, SpanLine, SpanLines, WaitLine
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.schema import ClockAnchor, Process
-from dlobd.spans import Details, JsonMap, SpanKind, kind_of
+from dlobd.spans import JsonMap
 from dlobd.tracing.clock_offset import Exchange
 from dlobd.tracing.recorder import CHILD as CHILD
 from dlobd.tracing.recorder import LOST_LINES, Cost
@@ -25,51 +30,7 @@ TRAINING = ("chief", "master", "worker")
 STOPPED = ("ps", "evaluator")
 """Roles of nodes that serve until TensorFlowOnSpark kills them, so that their last spans have no end."""
 
-MAX_NS = 2**60
-"""Largest valid time, 36 years: a monotonic clock counts from the boot of its machine."""
-
 _LOST = re.compile(LOST_LINES.format(r"(\d+)", r"(\d+)"))
-
-
-@dataclass(slots=True)
-class RecordedSpan:
-    """A span as its process recorded it, before `dlobd.timeline` places it in a lane."""
-
-    id: int
-    parent: int
-    layer: str
-    name: str
-    start_ns: int
-    end_ns: int  # without a recorded end, the last evidence of the process
-    truncated: bool
-    wait: Details
-    attrs: JsonMap
-    thread: str
-    rendezvous: str = ""  # kind of its collective, if any
-    call: int | None = None  # number of the collective, or of the step
-
-    @property
-    def kind(self) -> SpanKind | None:
-        """The row of this span in `dlobd.spans`; None without a row."""
-        found = kind_of(self.layer, self.name)
-        return found[0] if found else None
-
-    @property
-    def is_step(self) -> bool:
-        """True for a whole training step, the first step included."""
-        return self.layer == TENSORFLOW and self.call is not None and self.rendezvous in ("", kinds.STEP_RENDEZVOUS)
-
-    @property
-    def is_divided(self) -> bool:
-        """True for a task in a Python worker with the sums of its parts."""
-        parts = [self.attrs.get(name, -1) for name in ("read_ns", "serialise_ns", "write_ns")]
-        parts.append(self.attrs.get("function_ns", 0))
-        return {"evaluation", "how", "ns"} <= self.attrs.keys() and min(parts) >= 0 and sum(parts) <= self.attrs["ns"]
-
-    @property
-    def is_main(self) -> bool:
-        """True for a main function of a rank, which records role and index of its node."""
-        return {"role", "index"} <= self.attrs.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +66,7 @@ class RecordedProcess:
     forked: bool
     path: Path
     last_ns: int = 0
-    spans: list[RecordedSpan] = field(default_factory=list)
+    spans: RecordedSpans = field(default_factory=lambda: RecordedSpans.of(()))
     instants: list[Instant] = field(default_factory=list)
     anchors: list[ClockAnchor] = field(default_factory=list)
     exchanges: list[tuple[str, Exchange]] = field(default_factory=list)  # each with the other clock domain
@@ -130,13 +91,13 @@ class RecordedProcess:
         """Return the first instant of that name; None without one."""
         return next((i for i in self.instants if i.name == name), None)
 
-    def named(self, name: str) -> list[RecordedSpan]:
-        """Return all spans of that name, in the order of their start."""
-        return [span for span in self.spans if span.name == name]
+    def named(self, *names: str) -> RecordedSpans:
+        """Return all spans with one of these names, in the order of the file."""
+        return self.spans.named(*names)
 
-    def steps(self) -> list[RecordedSpan]:
-        """Return all training steps, in the order of their start."""
-        return [span for span in self.spans if span.is_step]
+    def steps(self) -> RecordedSpans:
+        """Return all training steps, in the order of the file."""
+        return self.spans.where(self.spans.is_step)
 
 
 def trainers(processes: Iterable[RecordedProcess]) -> list[RecordedProcess]:
@@ -146,92 +107,143 @@ def trainers(processes: Iterable[RecordedProcess]) -> list[RecordedProcess]:
 
 def read(path: Path) -> RecordedProcess | None:
     """Read a span file; None if its first line is damaged. Counts and ignores other damaged lines."""
-    process: RecordedProcess | None = None
-    open_spans: dict[int, RecordedSpan] = {}
-    ids: set[int] = set()
-    for text in reading.lines(path):
-        line = reading.parse_json(text, JsonMap)
+    file = _File(path)
+    for lines in reading.blocks(path):
+        file.add(lines)
+    return file.read()
+
+
+class _File:
+    """A span file while it is read. Lines have numbers from 0."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._process: RecordedProcess | None = None
+        self._lines = 0
+        self._first = 0  # number of the process's line
+        self._cost_line = 0
+        self._bad: list[int] = []
+        self._spans = SpanLines(_ATTRS)
+        self._begun: dict[int, tuple[int, SpanLine]] = {}
+        self._open: dict[int, SpanLine] = {}
+
+    def add(self, lines: Sequence[bytes]) -> None:
+        """Add the next lines."""
+        spans: list[int] = []
+        for place, line in enumerate(lines):
+            if self._process and line.startswith(BEGIN):
+                spans.append(place)
+            else:
+                self._other(line, self._lines + place)
+        refused = self._spans.decode([lines[place] for place in spans], [self._lines + place for place in spans])
+        for place in (spans[one] for one in refused):
+            self._other(lines[place], self._lines + place)
+        self._lines += len(lines)
+
+    def read(self) -> RecordedProcess | None:
+        """Return the process with all that was added."""
+        process = self._process
+        if process is None:
+            return None
+        ends_ns = process.last_ns, process.opened_ns, self._spans.last_ns
+        process.last_ns = max(*ends_ns, *(span.t for _, span in self._begun.values()))
+        for span in self._open.values():
+            span.d = process.last_ns - span.t
+        begun = self._begun.values()
+        self._spans.add([span for _, span in begun], [number for number, _ in begun])
+        process.spans, bad = self._spans.columns([number for number, span in begun if span.i in self._open])
+        self._bad += bad
+        process.lines = self._lines - self._first - len(self._bad)
+        process.bad_lines = len(self._bad)
+        process.cost_at = self._cost_line - self._first - sum(number < self._cost_line for number in self._bad)
+        return process
+
+    def _other(self, text: bytes, number: int) -> None:
+        line = reading.parse_json(text.decode(errors="replace"), JsonMap)
         if isinstance(line, reading.Damaged) or not isinstance(line.get("k"), str):
-            damaged = True
+            valid = False
         elif line["k"] == "process":
-            damaged = bool(reading.mismatch(line, _PROCESS))
-            if not damaged:  # a process writes it again when its role changes
+            valid = not reading.mismatch(line, _PROCESS)
+            if valid:  # a process writes it again when its role changes
                 who = Process(line["host"], line["role"], line["index"], line["pid"], line["start_ns"])
-                process = process or RecordedProcess(who, line["domain"], line["opened_ns"], line["forked"], path)
-                process.process, process.parent = who, process.parent or line.get("parent")
+                if self._process is None:
+                    self._process = RecordedProcess(who, line["domain"], line["opened_ns"], line["forked"], self._path)
+                    self._first = number
+                self._process.process, self._process.parent = who, self._process.parent or line.get("parent")
         else:
-            damaged = bool(process and not _add(process, line, open_spans, ids))
-        if process:
-            process.lines += not damaged
-            process.bad_lines += damaged
-    if process:
-        process.last_ns = max(process.last_ns, process.opened_ns)
-        for span in open_spans.values():
-            span.end_ns = process.last_ns
-    return process
+            valid = self._process is None or self._add(self._process, line, number)
+        if self._process and not valid:
+            self._bad.append(number)
 
-
-def _add(process: RecordedProcess, line: JsonMap, open_spans: dict[int, RecordedSpan], ids: set[int]) -> bool:
-    """Add a line to its process; return False for a damaged line. Ignores kinds of lines of later versions."""
-    kind = line["k"]
-    shape = LINES.get(kind)
-    if shape is None:
+    def _add(self, process: RecordedProcess, line: JsonMap, number: int) -> bool:
+        """Add a line to its process; return False for a damaged line. Ignores kinds of lines of later versions."""
+        kind = line["k"]
+        shape = LINES.get(kind)
+        if shape is None:
+            return True
+        if reading.mismatch(line, shape):
+            return False
+        last_ns = 0
+        if kind == "anchor":
+            anchor = line["monotonic_ns"], line["wall_ns"], line["error_ns"]
+            process.anchors.append(ClockAnchor(process.domain, *anchor))
+            last_ns = line["monotonic_ns"]
+        elif kind in ("s", "b"):
+            last_ns = line["t"] + line.get("d", 0)
+            wait = line.get("w", {})
+            call = wait.get("call", 0)
+            if not -MAX_NS <= line["t"] <= last_ns < MAX_NS or wait.keys() - _WAIT.keys() or call < 0:
+                return False
+            names = line["i"], line["p"], line["l"], line["n"]
+            more = WaitLine(**wait) if wait else UNSET, _raw(line.get("a", {})), line.get("th", "")
+            span = SpanLine(*names, line["t"], last_ns - line["t"], *more)
+            if kind == "s":
+                self._spans.add([span], [number])
+            elif span.i in self._begun:
+                return False
+            else:
+                self._begun[span.i] = number, span
+                self._open[span.i] = span
+        elif kind == "e":
+            last_ns = line["t"]
+            ended = self._open.get(line["i"])
+            if ended and last_ns < ended.t:
+                return False
+            if ended:
+                del self._open[line["i"]]
+                ended.d = last_ns - ended.t
+                ended.a = _raw({**json.loads(bytes(ended.a)), **line.get("a", {})})
+        elif kind == "x":
+            pair = Exchange(**{field.name: line[field.name] for field in fields(Exchange)})
+            last_ns = pair.received_a_ns
+            if last_ns < pair.sent_a_ns or pair.sent_b_ns < pair.received_b_ns:
+                return False  # a clock ran backwards
+            process.exchanges.append((line["domain_b"], pair))
+        elif kind == "i":
+            last_ns = line["t"]
+            attrs = line.get("a", {})
+            known = kinds.INSTANTS.get(line["n"])
+            if known and not known.attributes <= attrs.keys():
+                return False
+            if known is kinds.TRANSPORT and reading.mismatch(attrs, TransportEvidence):
+                return False
+            process.instants.append(Instant(line["n"], last_ns, attrs))
+        elif kind == "u":
+            last_ns = line["t"]
+            pairs = (line.get(name) for name in ("main", "threads", "pressure"))
+            main, threads, stalled = (tuple(pair) if pair else None for pair in pairs)
+            rest = (line["cpu"], line["read"], line["major"], line["block_io"])
+            process.uses.append(Use(last_ns, main, threads, *rest, stalled))
+        elif kind == "cost":
+            # later versions may add members
+            process.cost = Cost(**{field.name: line[field.name] for field in fields(Cost)})
+            self._cost_line = number
+        process.last_ns = max(process.last_ns, last_ns)
         return True
-    if reading.mismatch(line, shape):
-        return False
-    last_ns = 0
-    if kind == "anchor":
-        process.anchors.append(ClockAnchor(process.domain, line["monotonic_ns"], line["wall_ns"], line["error_ns"]))
-        last_ns = line["monotonic_ns"]
-    elif kind in ("s", "b"):
-        last_ns = line["t"] + (line["d"] if kind == "s" else 0)
-        wait: Any = line.get("w", {})
-        valid = line["l"] in LAYERS and line["t"] <= last_ns < MAX_NS and wait.keys() <= _WAIT.keys()
-        if line["i"] in ids or not valid:
-            return False
-        collective, call = wait.pop("rendezvous", ""), wait.pop("call", None)
-        names = line["i"], line["p"], line["l"], line["n"]
-        attrs, thread = line.get("a", {}), line.get("th", "")
-        span = RecordedSpan(*names, line["t"], last_ns, kind == "b", wait, attrs, thread, collective, call)
-        if kind == "b":
-            open_spans[span.id] = span
-        ids.add(span.id)
-        process.spans.append(span)
-    elif kind == "e":
-        last_ns = line["t"]
-        ended = open_spans.get(line["i"])
-        if ended and last_ns < ended.start_ns:
-            return False
-        if ended:
-            del open_spans[line["i"]]
-            ended.end_ns, ended.truncated, ended.attrs = last_ns, False, {**ended.attrs, **line.get("a", {})}
-    elif kind == "x":
-        pair = Exchange(**{field.name: line[field.name] for field in fields(Exchange)})
-        last_ns = pair.received_a_ns
-        if last_ns < pair.sent_a_ns or pair.sent_b_ns < pair.received_b_ns:
-            return False  # a clock ran backwards
-        process.exchanges.append((line["domain_b"], pair))
-    elif kind == "i":
-        last_ns = line["t"]
-        attrs = line.get("a", {})
-        known = kinds.INSTANTS.get(line["n"])
-        if known and not known.attributes <= attrs.keys():
-            return False
-        if known is kinds.TRANSPORT and reading.mismatch(attrs, TransportEvidence):
-            return False
-        process.instants.append(Instant(line["n"], last_ns, attrs))
-    elif kind == "u":
-        last_ns = line["t"]
-        pairs = (line.get(name) for name in ("main", "threads", "pressure"))
-        main, threads, stalled = (tuple(pair) if pair else None for pair in pairs)
-        rest = (line["cpu"], line["read"], line["major"], line["block_io"])
-        process.uses.append(Use(last_ns, main, threads, *rest, stalled))
-    elif kind == "cost":
-        # later versions may add members
-        process.cost = Cost(**{field.name: line[field.name] for field in fields(Cost)})
-        process.cost_at = process.lines
-    process.last_ns = max(process.last_ns, last_ns)
-    return True
+
+
+def _raw(attrs: JsonMap) -> msgspec.Raw:
+    return msgspec.Raw(json.dumps(attrs).encode())
 
 
 def read_files(directory: Path) -> dict[Path, RecordedProcess | None]:

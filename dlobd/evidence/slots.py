@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 
-from dlobd.evidence.alignment import error_of
 from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.evidence.spark import Task
+from dlobd.evidence.timestamp import error_of
 
 FIRST = 1
 """The number of the first slot. It also has the work of the executor outside of its tasks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlobd import spans as kinds
+from dlobd.columns import NONE
 from dlobd.evidence import own_steps
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import TRAINING
@@ -39,13 +40,13 @@ def _steps(rank: Rank) -> RankSteps:
 
 def _wait_ns(rank: Rank) -> int | None:
     """Return the time in waits for input; None if steps take their input themselves, as in Keras's fit."""
-    waits = rank.named(kinds.INPUT_WAIT)
-    # tf.data may get its rows from DataFeed in another thread, while the main thread waits for tf.data
-    gets = [span for span in rank.named(kinds.GET) if not (waits and span.thread)]
-    steps = [span for span in rank.spans if span.is_step]
-    if steps and (not (waits or gets) or any(span.attrs.get("function") == own_steps.KERAS for span in steps)):
+    waits, gets = rank.named(kinds.INPUT_WAIT), rank.named(kinds.GET)
+    if waits:  # tf.data may get its rows from DataFeed in another thread, while the main thread waits for tf.data
+        gets = gets.where(gets.in_main_thread)
+    steps = rank.spans.where(rank.spans.is_step)
+    if steps and (not (waits or gets) or (steps.values("function", NONE) == own_steps.KERAS).any()):
         return None
-    return sum(span.end_ns - span.start_ns for span in (*waits, *gets))
+    return int(waits.ns.sum() + gets.ns.sum())
 
 
 def epochs(evidence: Evidence) -> tuple[Epoch, ...]:
@@ -54,12 +55,12 @@ def epochs(evidence: Evidence) -> tuple[Epoch, ...]:
     if rank is None:
         return ()
     instants = [at for at in rank.process.instants if rank.start_ns <= at.at_ns <= rank.end_ns]
-    found = []
+    found, tests_ = [], rank.named(kinds.EVALUATE)
     for done in (at for at in instants if at.name == kinds.OWN_EPOCH_DONE):
         begin_ns = done.at_ns - done.attrs["ns"]
-        tests = [span for span in rank.named(kinds.EVALUATE) if begin_ns <= span.start_ns and span.end_ns <= done.at_ns]
+        tests = tests_.where((begin_ns <= tests_.start_ns) & (tests_.end_ns <= done.at_ns))
         # Keras validates at the end of an epoch
-        evaluation_ns = sum(span.end_ns - span.start_ns for span in tests) if tests else None
+        evaluation_ns = int(tests.ns.sum()) if tests else None
         end_ns = tests[0].start_ns if tests else done.at_ns
         found.append(
             Epoch(done.attrs["epoch"], end_ns, end_ns - begin_ns, done.attrs.get("loss"), None, None, evaluation_ns)

@@ -14,12 +14,12 @@ from dataclasses import replace
 
 from dlobd import spans as kinds
 from dlobd.evidence import slots
-from dlobd.evidence.alignment import error_of, widened_event, widened_span
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.search import missing, not_measured, unknown
 from dlobd.evidence.log4j import RESOLUTION_NS, LogLine
 from dlobd.evidence.recorder import TRAINING, RecordedProcess, RecordedSpan
 from dlobd.evidence.spark import Job, Task
+from dlobd.evidence.timestamp import error_of, widened_event, widened_span
 from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.schema import MAIN_LANE, NOT_PART, Clip, NotMeasured, Process, Span, Trace
 from dlobd.spans import Details

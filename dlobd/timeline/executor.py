@@ -223,9 +223,12 @@ class _Python:
 
 def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = False) -> list[RecordedSpan]:
     """Return spans of a Python worker outside of its ranks, of its main thread or of its other `threads`."""
-    as_rank = {id(span) for rank in ranks if rank.process is process for span in rank.spans}
-    spans = [*process.spans, *python_parts.placed(process)]
-    return [span for span in spans if bool(span.thread) == threads and id(span) not in as_rank]
+    spans = process.spans
+    outside = spans.in_main_thread != threads
+    for rank in ranks:
+        if rank.process is process:
+            outside &= ~rank.has
+    return [*spans.where(outside), *(() if threads else python_parts.placed(process))]
 
 
 def _one_at_a_time(
@@ -260,8 +263,8 @@ def consumed_ns(rank: Rank, before_ns: int) -> int | None:
     """Return the time at which the trainer had consumed the feed; None if it discarded blocks."""
     if any(span.start_ns < before_ns for span in rank.named(kinds.TERMINATE_FEED)):
         return None
-    spans = rank.named(kinds.GET) + rank.named(kinds.PUT_RESULTS)
-    return max((span.end_ns for span in spans if span.end_ns <= before_ns), default=None)
+    spans = rank.named(kinds.GET, kinds.PUT_RESULTS)
+    return max((span.end_ns for span in spans.where(spans.end_ns <= before_ns)), default=None)
 
 
 def _add_tasks(

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dlobd import spans as kinds
+from dlobd.columns import Flags
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.recorder import STOPPED, TRAINING, RecordedProcess, RecordedSpan
+from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
+from dlobd.evidence.recorder import STOPPED, TRAINING, RecordedProcess
 from dlobd.spans import Details
 
 _REQUESTS = re.compile(r"Submitted (\d+) unlocalized container requests")
@@ -45,15 +47,19 @@ class Rank:
         return next((name for kind, name in FRAMEWORKS if self.main and self.main.kind is kind), "")
 
     @property
-    def spans(self) -> list[RecordedSpan]:
+    def spans(self) -> RecordedSpans:
         """Its recorded spans, of all threads."""
-        if self.whole:
-            return self.process.spans
-        return [s for s in self.process.spans if self.start_ns <= s.start_ns and s.end_ns <= self.end_ns]
+        return self.process.spans if self.whole else self.process.spans.where(self.has)
 
-    def named(self, name: str) -> list[RecordedSpan]:
-        """Return all its spans of a kind."""
-        return [span for span in self.spans if span.name == name]
+    @property
+    def has(self) -> Flags:
+        """True for each span of the process that is a span of the rank."""
+        spans = self.process.spans
+        return ((self.start_ns <= spans.start_ns) & (spans.end_ns <= self.end_ns)) | self.whole
+
+    def named(self, *names: str) -> RecordedSpans:
+        """Return all its spans with one of these names."""
+        return self.spans.named(*names)
 
     @property
     def finished(self) -> tuple[bool, int]:
@@ -108,7 +114,7 @@ def whole_rank(process: RecordedProcess, executor: str, main: RecordedSpan | Non
 
 
 def _of(process: RecordedProcess, executor: str) -> Iterator[Rank]:
-    mains = [span for span in process.spans if span.is_main]
+    mains = process.spans.mains
     if process.process.role in ROLES:
         yield whole_rank(process, executor, mains[0] if mains else None)
         return

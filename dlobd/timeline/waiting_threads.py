@@ -43,7 +43,7 @@ class WaitingThreads:
 
     def jobs_of(self, call: RecordedSpan) -> list[Job]:
         """Return the jobs for which a call waits, in the order of their start."""
-        return sorted(self._by_call[id(call)], key=lambda job: job.start_ns)
+        return sorted(self._by_call[call.id], key=lambda job: job.start_ns)
 
     def _place(self, jobs: Sequence[Job], log: EventLog) -> None:
         known = {job.thread for job in jobs if self._main and _OF_PYTHON.match(job.thread)}
@@ -60,7 +60,7 @@ class WaitingThreads:
         found = [call for call in (main, *others) if call]
         if found:
             call = min(found, key=lambda call: call.end_ns - call.start_ns)
-            self._by_call[id(call)] += jobs
+            self._by_call[call.id] += jobs
         if not (found and call is main) and self._main not in known:
             # a job of the launcher's own threads has spans of its own
             launched = any(span.start_ns <= begun_ns < span.end_ns for span in self._launches)

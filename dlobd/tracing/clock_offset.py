@@ -67,47 +67,51 @@ class Offset:
         for exchange in ordered:
             if exchange.received_a_ns < exchange.sent_a_ns or exchange.sent_b_ns < exchange.received_b_ns:
                 raise ValueError(f"a clock ran backwards in {exchange}")
-        self._lines: list[_Lines] = []
+        self.lines: list[Lines] = []
         rest: Sequence[Exchange] = ordered
         while rest:
             count = _longest(rest)
-            self._lines.append(_Lines(rest[:count]))
+            self.lines.append(Lines(rest[:count]))
             rest = rest[count:]
-        self._starts = [lines.start_ns for lines in self._lines]
+        self.starts_ns = [lines.start_ns for lines in self.lines]
 
     @property
     def steps(self) -> tuple[tuple[int, int], ...]:
         """Steps of either clock: (earliest, latest) time of each step on clock a, in nanoseconds."""
-        return tuple((before.end_ns, after.start_ns) for before, after in pairwise(self._lines))
+        return tuple((before.end_ns, after.start_ns) for before, after in pairwise(self.lines))
 
     def at(self, a_ns: int) -> Bounds:
         """Return the offset at a time of clock a. Lines extend beyond the first and last exchange."""
-        index = max(0, bisect_right(self._starts, a_ns) - 1)
-        bounds = self._lines[index].at(a_ns)
-        if a_ns > self._lines[index].end_ns and index + 1 < len(self._lines):
-            bounds = bounds.joined(self._lines[index + 1].at(a_ns))  # the step is between the two lines
+        index = max(0, bisect_right(self.starts_ns, a_ns) - 1)
+        bounds = self.lines[index].at(a_ns)
+        if a_ns > self.lines[index].end_ns and index + 1 < len(self.lines):
+            bounds = bounds.joined(self.lines[index + 1].at(a_ns))  # the step is between the two lines
         return bounds
 
 
 def _longest(exchanges: Sequence[Exchange]) -> int:
     """Count the first exchanges that one line can explain, by doubling and bisection."""
     most = 2
-    while most < len(exchanges) and _Lines(exchanges[:most]).possible:
+    while most < len(exchanges) and Lines(exchanges[:most]).possible:
         most *= 2
     counts = range(1, min(most, len(exchanges)) + 1)
-    return bisect_left(counts, True, key=lambda count: not _Lines(exchanges[:count]).possible)
+    return bisect_left(counts, True, key=lambda count: not Lines(exchanges[:count]).possible)
 
 
-class _Lines:
+class Lines:
     """All lines between the upper and the lower points of some exchanges: for a rate r the constant term lies between
     A(r), convex, and B(r), concave, both piecewise linear. The extremes of o + r t lie at the ends of the possible
-    rates, or at the bends."""
+    rates, or at the bends.
+
+    base_ns: offset at the first exchange; other offsets are relative to it.
+    extremes: rate, lowest and highest constant term.
+    """
 
     def __init__(self, exchanges: Sequence[Exchange]) -> None:
         self.start_ns = exchanges[0].sent_a_ns
         self.end_ns = max(exchange.received_a_ns for exchange in exchanges)
         # relative to the first exchange: floating point keeps all digits of the differences
-        self._base_ns = exchanges[0].received_b_ns - exchanges[0].sent_a_ns
+        self.base_ns = exchanges[0].received_b_ns - exchanges[0].sent_a_ns
         above = [(e.sent_a_ns, e.received_b_ns - e.sent_a_ns) for e in exchanges]
         below = [(e.received_a_ns, e.sent_b_ns - e.received_a_ns) for e in exchanges]
         self._above = _hull([self._relative(*point) for point in above], 1)
@@ -116,24 +120,23 @@ class _Lines:
         for hull in (self._above, self._below):
             slopes = ((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in pairwise(hull) if x2 > x1)
             bends.update(r for r in slopes if -MAX_RATE < r < MAX_RATE)
-        # rate, lowest and highest constant term
-        self._extremes = [(r, self._lowest(r), self._highest(r)) for r in self._possible_rates(sorted(bends))]
+        self.extremes = [(r, self._lowest(r), self._highest(r)) for r in self._possible_rates(sorted(bends))]
 
     @property
     def possible(self) -> bool:
         """True if any candidate line is left."""
-        return bool(self._extremes)
+        return bool(self.extremes)
 
     def at(self, a_ns: int) -> Bounds:
         """Return the lowest and highest possible offset at a time."""
         t = float(a_ns - self.start_ns)
-        lo = min(lowest + r * t for r, lowest, _ in self._extremes)
-        hi = max(highest + r * t for r, _, highest in self._extremes)
+        lo = min(lowest + r * t for r, lowest, _ in self.extremes)
+        hi = max(highest + r * t for r, _, highest in self.extremes)
         # one nanosecond for rounding errors
-        return Bounds(self._base_ns + floor(lo) - 1, self._base_ns + ceil(hi) + 1)
+        return Bounds(self.base_ns + floor(lo) - 1, self.base_ns + ceil(hi) + 1)
 
     def _relative(self, a_ns: int, offset_ns: int) -> _Point:
-        return float(a_ns - self.start_ns), float(offset_ns - self._base_ns)
+        return float(a_ns - self.start_ns), float(offset_ns - self.base_ns)
 
     def _lowest(self, r: float) -> float:
         return max(y - r * x for x, y in self._below)

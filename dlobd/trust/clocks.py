@@ -8,10 +8,10 @@ from itertools import pairwise
 
 from dlobd import spans
 from dlobd.evidence import log4j
-from dlobd.evidence.alignment import error_of
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.kinds import DRIVER_SPANS
 from dlobd.evidence.recorder import trainers
+from dlobd.evidence.timestamp import error_of
 from dlobd.timeline.assemble import Message, at_ns, messages
 from dlobd.trust.base import (
     BUSY_NS,

@@ -67,8 +67,8 @@ def test_a_barrier_task_of_xgboost_is_a_rank_with_rounds(tmp_path: Path) -> None
     waits = process.named(kinds.BARRIER)
     assert len({span.rendezvous for span in waits}) == 1
     assert len({span.call for span in waits}) == 3  # each barrier is a collective of its own
-    own_steps.number_steps(process)
-    (main,) = [span for span in process.spans if span.is_main]
+    process.spans = own_steps.numbered(process.spans)
+    (main,) = process.spans.mains
     assert (main.attrs["role"], main.attrs["index"]) == ("worker", 0)
     inside = [span for span in process.spans if span.parent == main.id]
     assert [span.name for span in inside] == ["join ranks", "build DMatrix", "first step", *["step"] * 4]

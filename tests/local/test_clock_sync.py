@@ -15,7 +15,8 @@ from statistics import median
 
 import pytest
 
-from dlobd.evidence.alignment import Alignment, error_of
+from dlobd.evidence.alignment import Alignment
+from dlobd.evidence.timestamp import error_of
 from dlobd.tracing import clock, clock_sync
 from dlobd.tracing.clock_offset import Exchange, Offset
 from dlobd.tracing.clock_sync import VARIABLE, Peer, Server, peer

@@ -16,8 +16,9 @@ import pytest
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
 from dlobd.bundle.store import Bundle
-from dlobd.evidence.alignment import Alignment, Log, error_of
+from dlobd.evidence.alignment import Alignment, Log
 from dlobd.evidence.evidence import Evidence
+from dlobd.evidence.timestamp import error_of
 from dlobd.experiment import files
 from dlobd.recompute import computed as record
 from dlobd.run import run_record as run_records

@@ -48,7 +48,7 @@ def python(code: str, *more: Path, **variables: str) -> str:
 def recorded(code: str, spans: Path, *more: Path) -> tuple[str, RecordedProcess]:
     out = python(RECORDED.format(spans=str(spans)) + code + "\ntracing.flush()\n", *more)
     (process,) = read_all(spans)
-    own_steps.number_steps(process)
+    process.spans = own_steps.numbered(process.spans)
     return out, process
 
 

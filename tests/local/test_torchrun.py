@@ -84,9 +84,9 @@ def test_a_training_process_is_a_rank_with_steps(tmp_path: Path) -> None:
     library = tmp_path / "lib"
     assert done.stdout.split() == [str(library), "None", str(library / "sitecustomize.py")]
     assert (process.process.role, process.process.index, process.forked) == ("worker", 0, False)
-    own_steps.number_steps(process)
+    process.spans = own_steps.numbered(process.spans)
     assert own_steps.count(process.spans) == 6
-    (main,) = [span for span in process.spans if span.is_main]
+    (main,) = process.spans.mains
     assert (main.layer, main.truncated) == ("user", False)
     (joined,) = process.named(kinds.JOIN_RANKS)
     assert (joined.rendezvous, type(joined.call)) == (kinds.JOIN_RANKS, int)

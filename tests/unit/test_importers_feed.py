@@ -9,7 +9,8 @@ from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
 from dlobd.evidence import log4j, spark
 from dlobd.evidence.feed import given_ns, room_ns
-from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
+from dlobd.evidence.recorder import RecordedProcess
 from dlobd.recompute.computed import _rank
 from dlobd.schema import MAIN_LANE, Process, Span, Trace
 from dlobd.timeline import executor
@@ -44,10 +45,12 @@ def test_a_rank_that_stops_in_a_get_with_rows_in_its_queue() -> None:
     trainer = Process("host", "worker", 0, 1)
     recorded = RecordedProcess(trainer, "domain", 20, True, Path("spans"), last_ns=100)
     feeder = {"waits_for": ["@feeder"]}
-    recorded.spans = [
-        RecordedSpan(1, 0, "feed", "get", 30, 50, False, feeder, {"items": 32}, ""),
-        RecordedSpan(2, 0, "feed", "get", 60, 90, False, feeder, {"items": 32}, ""),
-    ]
+    recorded.spans = RecordedSpans.of(
+        [
+            RecordedSpan(1, 0, "feed", "get", 30, 50, False, feeder, {"items": 32}, ""),
+            RecordedSpan(2, 0, "feed", "get", 60, 90, False, feeder, {"items": 32}, ""),
+        ]
+    )
     puts = [
         RecordedSpan(0, 0, "feed", "put", start, end, False, {}, {"items": n}, "")
         for start, end, n in ((0, 5, 64), (22, 25, 32), (55, 65, 64))
@@ -76,13 +79,15 @@ def test_a_wait_for_a_block_read_ahead_leads_through_the_thread_to_the_feeder() 
         return RecordedSpan(i, parent, layer, name, start_ns, end_ns, False, wait, attrs, thread)
 
     recorded = RecordedProcess(trainer, "domain", 0, True, Path("spans"), last_ns=100)
-    recorded.spans = [
-        span(1, "read ahead", 0, 100, thread="dlobd-reader"),
-        span(2, "get", 5, 15, "@feeder", thread="dlobd-reader", bytes=7),
-        span(3, "get", 20, 50, "@feeder", thread="dlobd-reader", bytes=7),
-        span(4, "await block", 30, 55, "@reader"),
-        span(5, "step", 55, 100),
-    ]
+    recorded.spans = RecordedSpans.of(
+        [
+            span(1, "read ahead", 0, 100, thread="dlobd-reader"),
+            span(2, "get", 5, 15, "@feeder", thread="dlobd-reader", bytes=7),
+            span(3, "get", 20, 50, "@feeder", thread="dlobd-reader", bytes=7),
+            span(4, "await block", 30, 55, "@reader"),
+            span(5, "step", 55, 100),
+        ]
+    )
     puts = [moved(0, 10, 7), moved(35, 45, 7)]
     rank = Rank(recorded, "1", "chief", 0, 0, 100, whole=True)
     spans = rank_lane.build(rank, ("executor-1",), 0, False, None, lambda span, wait: wait, puts)
@@ -112,7 +117,7 @@ def span(number: int, start_ns: int, end_ns: int, name: str = "user code", **mor
 
 
 def worker(*spans: RecordedSpan, role: str = "python-worker") -> RecordedProcess:
-    return RecordedProcess(Process("h", role, 0, 7), "d", 0, True, Path("x"), 1000, list(spans))
+    return RecordedProcess(Process("h", role, 0, 7), "d", 0, True, Path("x"), 1000, RecordedSpans.of(spans))
 
 
 def test_jobs_and_stages_of_sql() -> None:

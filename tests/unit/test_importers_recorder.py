@@ -41,10 +41,10 @@ def test_a_whole_file(tmp_path: Path) -> None:
     outer, inner = process.spans
     assert (outer.start_ns, outer.end_ns, outer.truncated, outer.parent) == (110, 150, False, 0)
     assert (inner.start_ns, inner.end_ns, inner.truncated, inner.parent) == (120, 130, False, 1)
-    assert (inner.wait, inner.attrs) == ({"waits_for": ["@feeder"]}, {"x": 1, "bytes": 5})
+    assert (inner.wait, inner.attrs) == ({"waits_for": ("@feeder",)}, {"x": 1, "bytes": 5})
     assert (process.last_ns, process.bad_lines, process.forked) == (150, 0, True)
     assert process.anchors[0].domain == "h/b/t"
-    assert process.named("get") == [inner]
+    assert [*process.named("get")] == [inner]
     assert process.instant("last batch") is None
 
 
@@ -74,7 +74,7 @@ def test_unreadable_lines_and_unknown_kinds_harm_only_themselves(tmp_path: Path)
     assert process.bad_lines == 4
     assert [span.truncated for span in process.spans] == [False]
     process = recorder.read(written(tmp_path, PROCESS, OUTER_END))
-    assert process.spans == []
+    assert not process.spans
     assert process.last_ns == 150
 
 
@@ -96,7 +96,7 @@ def test_a_span_in_one_line(tmp_path: Path) -> None:
     process = recorder.read(written(tmp_path, PROCESS, OUTER, whole, INNER_END))
     outer, inner = process.spans
     assert (inner.start_ns, inner.end_ns, inner.truncated, inner.parent, inner.thread) == (120, 130, False, 1, "reader")
-    assert (inner.wait, inner.attrs) == ({"waits_for": ["@feeder"]}, {"x": 1})
+    assert (inner.wait, inner.attrs) == ({"waits_for": ("@feeder",)}, {"x": 1})
     assert (outer.truncated, outer.end_ns, process.last_ns, process.lines) == (True, 130, 130, 4)
 
 

@@ -22,7 +22,8 @@ from dlobd.evidence import log4j
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.jvm import JvmLife
 from dlobd.evidence.log4j import LogLine, read
-from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
+from dlobd.evidence.recorder import RecordedProcess
 from dlobd.schema import Attribution, Process, Trace
 from dlobd.timeline import jvm
 from dlobd.timeline.assemble import _Waits, assemble
@@ -151,10 +152,10 @@ WORKER, TRAINER = 11, 12
 
 def recorded(pid: int, parent: int, *spans: tuple[str, int, int]) -> RecordedProcess:
     process = RecordedProcess(Process("host", "worker", 0, pid), "domain", 0, True, Path(), parent=parent)
-    process.spans = [
+    process.spans = RecordedSpans.of(
         RecordedSpan(number, 0, "launcher", name, start_ns, end_ns, False, {}, {}, "main")
         for number, (name, start_ns, end_ns) in enumerate(spans)
-    ]
+    )
     return process
 
 

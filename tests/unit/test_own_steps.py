@@ -53,7 +53,7 @@ def recorded(path: Path, steps: list[Step]) -> RecordedProcess:
     process = read(path)
     assert process is not None
     assert process.bad_lines == 0
-    own_steps.number_steps(process)
+    process.spans = own_steps.numbered(process.spans)
     return process
 
 

@@ -20,7 +20,8 @@ from dlobd.errors import UsageError
 from dlobd.evidence import log4j, slots, spark
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.absence import killed
-from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
+from dlobd.evidence.recorder import RecordedProcess
 from dlobd.experiment import own_job
 from dlobd.measures import lost_work
 from dlobd.report import sentences
@@ -70,9 +71,11 @@ def test_a_span_of_a_python_worker_belongs_to_its_task_or_to_the_next() -> None:
         return RecordedSpan(number, parent, "user", "x", start_ns, start_ns + 5, False, {}, attrs, "")
 
     spans = [span(1, 0), span(2, 10, task_attempt=7), span(3, 12, parent=2), span(4, 20), span(5, 30, task_attempt=9)]
-    process = RecordedProcess(Process("h", "python-worker", 0, 7), "d", 0, True, Path("x"), 1000, spans)
+    process = RecordedProcess(
+        Process("h", "python-worker", 0, 7), "d", 0, True, Path("x"), 1000, RecordedSpans.of(spans)
+    )
     assert [slots.Served(process).at(at_ns) for at_ns in (-1, 0, 12, 21, 99)] == [7, 7, 7, 9, 9]
-    process.spans = spans[3:4]
+    process.spans = RecordedSpans.of(spans[3:4])
     assert slots.Served(process).at(20) is None
 
 

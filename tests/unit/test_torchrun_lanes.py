@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from dlobd import spans as kinds
-from dlobd.evidence.recorder import Instant, RecordedProcess, RecordedSpan
+from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
+from dlobd.evidence.recorder import Instant, RecordedProcess
 from dlobd.schema import Process, Span
 from dlobd.spans import SpanKind
 from dlobd.timeline.builder import LaneBuilder
@@ -25,7 +26,8 @@ def process(role: str, pid: int, parent: int, start_s: float, spans: list[Record
     who, opened_ns = Process("h", role, 0, pid, int(start_s * S)), int((start_s + 1) * S)
     last_ns = max(one.end_ns for one in spans)
     called = [Instant(kinds.TORCHRUN_CALLED, opened_ns, {"pid": 5})] if role == kinds.TORCHRUN_ROLE else []
-    return RecordedProcess(who, "d", opened_ns, False, Path("d/spans-1-1.jsonl"), last_ns, spans, called, parent=parent)
+    own, path = RecordedSpans.of(spans), Path("d/spans-1-1.jsonl")
+    return RecordedProcess(who, "d", opened_ns, False, path, last_ns, own, called, parent=parent)
 
 
 def sleep(start_s: float) -> RecordedSpan:

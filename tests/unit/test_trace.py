@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.errors import BundleError
-from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
+from dlobd.evidence.recorder import RecordedProcess
 from dlobd.schema import Process
 from dlobd.timeline.builder import LaneBuilder
 from dlobd.tracing.recorder import Recorder
@@ -96,7 +97,7 @@ def test_a_wait_an_instant_and_a_late_attribute_come_back(tmp_path: Path) -> Non
     own.close()
     process = only(tmp_path)
     (found,) = process.spans
-    assert found.wait == wait
+    assert found.wait == {**wait, "waits_for": ("@trainers",)}
     assert found.attrs == {"block": 1, "bytes": 7, "error": "ZeroDivisionError"}
     instant = process.instant("feed exhausted")
     assert instant.attrs == {"blocks": 2, "join_poll_ns": 0}
@@ -189,7 +190,7 @@ def test_a_span_that_is_over_is_one_line_and_one_that_is_open_two(tmp_path: Path
     written = [(line["k"], line.get("n")) for line in lines(path) if line["k"] in ("s", "b", "e")]
     assert written == [("b", "trainer"), ("s", "get"), ("s", "step"), ("e", None)]
     outer, inner, step = only(tmp_path).spans
-    assert (outer.attrs, inner.attrs, inner.wait) == ({"k": 1, "late": 2}, {"bytes": 7}, {"waits_for": ["@feeder"]})
+    assert (outer.attrs, inner.attrs, inner.wait) == ({"k": 1, "late": 2}, {"bytes": 7}, {"waits_for": ("@feeder",)})
     assert [span.truncated for span in (outer, inner, step)] == [False, False, False]
     assert outer.start_ns < inner.start_ns < inner.end_ns < step.start_ns < step.end_ns < outer.end_ns
 
@@ -285,7 +286,7 @@ def test_values_without_a_json_type_are_written_as_text(tmp_path: Path) -> None:
 def test_a_span_of_an_unregistered_kind_is_refused() -> None:
     process = Process("host", "driver", 0, 1)
     recorded = RecordedProcess(process, "domain", 0, False, Path("spans-1-2.jsonl"))
-    recorded.spans = [RecordedSpan(1, 0, "spark", "of another version", 0, 9, False, {}, {}, "")]
+    recorded.spans = RecordedSpans.of([RecordedSpan(1, 0, "spark", "of another version", 0, 9, False, {}, {}, "")])
     with pytest.raises(BundleError, match="span of unknown kind: layer 'spark', name 'of another version'"):
         LaneBuilder("driver", process).add_recorded(recorded)
 

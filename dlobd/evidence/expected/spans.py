@@ -76,7 +76,7 @@ def _own_ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
     """Yield a defect if TFCluster.run recorded more nodes than main functions ran."""
     driver = evidence.driver_process
     nodes = sum(span.attrs.get("nodes", 0) for span in driver.named(kinds.TFCLUSTER_RUN)) if driver else 0
-    mains = sum(span.is_main for process in evidence.processes for span in process.spans)
+    mains = sum(len(process.spans.mains) for process in evidence.processes)
     if ended_well(evidence) and mains < nodes:
         what = f"spans of {nodes - mains} of {nodes} nodes of TFCluster.run"
         yield MissingEvidence(RANK_SPANS, what, "are absent", ALL_LANES)
