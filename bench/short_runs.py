@@ -25,8 +25,9 @@ from typing import NoReturn
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.trace import Span, Spans, Trace
 from dlobd.evidence import recorder
-from dlobd.schema import MAIN_LANE, Process, Span, Trace
+from dlobd.schema import MAIN_LANE, Process
 
 LAYERS = ("launcher", "hdfs", "feed", "channel", "tensorflow")
 """Layers in the order of columns, used for: fork, recorder and exit; a file; a pipe; a socket; arithmetic."""
@@ -85,7 +86,7 @@ def measure(directory: Path) -> dict[str, int]:
         for one in recorded.spans:
             kind = kinds.SpanKind(one.name, one.layer)
             spans.append(Span(str(one.id), "process", kind, recorded.process, MAIN_LANE, one.start_ns, one.end_ns))
-    found = attribute(Trace(start_ns, end_ns, tuple(spans)))
+    found = attribute(Trace(start_ns, end_ns, Spans.of(spans)))
     given = {row.layer: row.ns for row in found.layers}
     return {"wall_ns": found.wall_ns, **{f"{layer}_ns": given[layer] for layer in LAYERS}}
 

@@ -6,12 +6,11 @@ All times are integer nanoseconds on CLOCK_MONOTONIC of one clock domain (host, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import MISSING, dataclass, fields
+from typing import Literal
 
 from dlobd.channel import Channel
 from dlobd.fields import described, member, setting
-from dlobd.spans import Cause, SpanKind
 from dlobd.user_file import MemberRef
 
 SCHEMA_VERSION = 1
@@ -38,54 +37,6 @@ class Process:
     index: int
     pid: int
     start_ns: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """An interval of one layer in one lane. Spans of one lane nest; a lane is one sequential timeline.
-
-    Fields of a span that waits:
-        waits_for: lanes that release the span; it waits until the last of them ends.
-        released_ns: time of the release, if known; only `cause` can explain time after it.
-        rendezvous: key of a collective; the member that starts last releases the other members.
-        call: number of the collective among the collectives of its kind, or number of the step.
-        unknown: the evidence for this span's own time is missing; that time stays unattributed.
-        cause, cause_kind, cause_period_ns: text, row and period of the heartbeat, poll or sleep that explains wait time
-            without activity in the releasing lane, up to one period.
-
-    `detail` is the variable part of the name, such as the name of a Spark job.
-    """
-
-    id: str
-    parent: str | None
-    kind: SpanKind
-    process: Process
-    lane: str
-    start_ns: int
-    end_ns: int
-    detail: str = ""
-    waits_for: tuple[str, ...] = ()
-    released_ns: int | None = None
-    rendezvous: str = ""
-    call: int | None = None
-    cause: str = ""
-    cause_kind: Cause | None = None
-    cause_period_ns: int = 0
-    source: str = ""
-    resolution_ns: int = 1
-    truncated: bool = False
-    unknown: bool = False
-    attrs: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def layer(self) -> str:
-        """Layer of the span's kind."""
-        return self.kind.layer
-
-    @property
-    def name(self) -> str:
-        """Name of the span's kind, with `detail` inserted."""
-        return self.kind.text(self.detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,34 +122,6 @@ class Clip:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """All spans of a run on one time axis. The wall time is [start_ns, end_ns) of the main lane."""
-
-    start_ns: int
-    end_ns: int
-    spans: tuple[Span, ...]
-    anchors: tuple[ClockAnchor, ...] = ()
-    intervals: tuple[Interval, ...] = ()
-    not_measured: tuple[NotMeasured, ...] = ()
-    startup: tuple[Event, ...] = ()
-    teardown: tuple[Event, ...] = ()
-    clips: tuple[Clip, ...] = ()  # contradictions that importers corrected
-
-    @property
-    def wall_ns(self) -> int:
-        """Duration of the window, in nanoseconds."""
-        return self.end_ns - self.start_ns
-
-    @property
-    def lanes(self) -> tuple[str, ...]:
-        """The lanes in the order of their first span."""
-        first: dict[str, int] = {}
-        for span in self.spans:
-            first[span.lane] = min(span.start_ns, first.get(span.lane, span.start_ns))
-        return tuple(sorted(first, key=lambda lane: (lane != MAIN_LANE, first[lane], lane)))
-
-
 @described()
 class LayerTime:
     """A layer's part of the wall time; lo <= ns <= hi. `measured_ns`, `between_marks_ns`, `named_wait_ns` and
@@ -239,36 +162,6 @@ class LayerTime:
         unit="ns",
         default=(),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """Part of the wall time with the span that it belongs to. `span` is None if no span was open."""
-
-    start_ns: int
-    end_ns: int
-    layer: str
-    span: Span | None
-    kind: Literal["span", "cause", "unexplained", "unattributed"]
-    chain: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Attribution:
-    """The wall time by layer: sum(layer.ns) + unattributed_ns == wall_ns, always."""
-
-    wall_ns: int
-    layers: tuple[LayerTime, ...]
-    unattributed_ns: int
-    not_measured: tuple[NotMeasured, ...]
-    intervals: tuple[Interval, ...]
-    clips: tuple[Clip, ...]
-    segments: tuple[Segment, ...]
-
-    @property
-    def unexplained_ns(self) -> int:
-        """Time inside layers that no evidence explains."""
-        return sum(layer.unexplained_ns for layer in self.layers)
 
 
 @described(kw_only=True)

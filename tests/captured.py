@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.trace import Attribution, Trace
 from dlobd.bundle import files, store
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
 from dlobd.experiment.files import key
 from dlobd.experiment.own_job import from_dict
 from dlobd.recompute import computed as record
-from dlobd.schema import Attribution, Trace
 from dlobd.timeline.assemble import assemble
 
 DATA = Path(__file__).parent / "data"

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.trace import Attribution, Span, Trace
 from dlobd.bundle.store import Bundle
-from dlobd.schema import MAIN_LANE, Attribution, Process, Span, Trace
+from dlobd.schema import MAIN_LANE, Process
 from dlobd.spans import SPANS
+from tests.strategies import trace_of
 
 DATA = Path(__file__).parent / "data"
 
@@ -87,7 +89,7 @@ def long_trace(count: int = 100_000, lanes: int = 5) -> Trace:
             name, layer = (("step", "tensorflow"), ("next batch", "tensorflow"), ("get", "feed"))[place % 3]
             span = _span(f"{lane}-{place}", f"rank-{lane}", layer, name, start_ns, start_ns + 1_000 + place % 7_000)
             spans.append(span)
-    return Trace(0, wall_ns, tuple(spans))
+    return trace_of(0, wall_ns, tuple(spans))
 
 
 @cache

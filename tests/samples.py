@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Segment, Span
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.topology import Placement, Topology
-from dlobd.schema import Process, Segment, Span
+from dlobd.schema import Process
 
 S = 1_000_000_000
 MB = 1_000_000

@@ -11,8 +11,9 @@ from typing import Literal
 
 from dlobd.attribution.attribute import Kind, Quality, Release, arranged, quality
 from dlobd.attribution.nesting import Lane, NestedSpan
+from dlobd.attribution.trace import Attribution, Segment, Span, Trace
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, LayerTime, Segment, Span, Trace
+from dlobd.schema import MAIN_LANE, Clip, Interval, LayerTime
 
 
 def attribute(trace: Trace) -> Attribution:
@@ -29,11 +30,11 @@ def attribute(trace: Trace) -> Attribution:
 def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
     """Return each wait that a span of another lane released, by the rules of the attribution, in `arranged` lanes."""
     attributor = Attributor(trace, lanes)
-    placed = {id(nested.span): nested for lane in lanes.values() for nested in lane.nested}
+    placed = {(nested.span.lane, nested.span.id): nested for lane in lanes.values() for nested in lane.nested}
     found = []
     for nested in placed.values():
         span, at_ns = attributor.releasing(nested) or (None, 0)
-        by = placed.get(id(span))
+        by = placed.get((span.lane, span.id)) if span else None
         if by:
             # normalisation may have moved the edges of the span
             at_ns = min(max(at_ns, by.start_ns), by.end_ns)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from hypothesis import strategies as st
 
+from dlobd.attribution.trace import Span, Spans, Trace
 from dlobd.layers import LAYERS
-from dlobd.schema import MAIN_LANE, Interval, Process, Span, Trace
+from dlobd.schema import MAIN_LANE, Interval, Process
 from dlobd.spans import BETWEEN_MARKS, SpanKind, cause_of, kind_of
 
 PROCESS = Process("host", "client", 0, 1)
@@ -69,6 +73,11 @@ def untidy(draw: st.DrawFn, lane: str = MAIN_LANE, others: tuple[str, ...] = ())
     ]
 
 
+def trace_of(start_ns: int, end_ns: int, spans: Iterable[Span], **more: Any) -> Trace:
+    """Return a trace of spans."""
+    return Trace(start_ns, end_ns, Spans.of(spans), **more)
+
+
 @st.composite
 def traces(draw: st.DrawFn) -> Trace:
     """Whole traces of up to four lanes of untidy spans that wait for each other, with intervals."""
@@ -91,4 +100,4 @@ def traces(draw: st.DrawFn) -> Trace:
             max_size=3,
         )
     )
-    return Trace(0, draw(st.integers(0, 1000)), tuple(spans), intervals=tuple(intervals))
+    return trace_of(0, draw(st.integers(0, 1000)), tuple(spans), intervals=tuple(intervals))

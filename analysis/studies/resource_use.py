@@ -20,10 +20,10 @@ from analysis.studies.estimates import Floats
 from analysis.studies.pictures import HATCHES, Style, colour, layer_legend
 from analysis.studies.script import Shown
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.trace import Segment
 from dlobd.errors import UsageError
 from dlobd.measures.frames import RunBundle
 from dlobd.record.run import Run
-from dlobd.schema import Segment
 
 Strip = tuple[str, float, float]
 """Layer, start and duration of a contiguous part of the wall time, in seconds from the start of the window."""

@@ -30,10 +30,11 @@ import numpy as np
 
 from dlobd.attribution.columns import NUMBER_OF_LAYER, Columns
 from dlobd.attribution.nesting import Lane, Lanes, NestedSpan, arrange, by_lane
+from dlobd.attribution.trace import Attribution, Segment, Span, Trace
 from dlobd.columns import NONE, Ints, Table, ends_of_runs, ints, largest_of_runs, starts_of_runs
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, LayerTime, Segment, Span, Trace
+from dlobd.schema import MAIN_LANE, Clip, Interval, LayerTime
 from dlobd.spans import BETWEEN_MARKS, OwnQuality, cause_of
 
 Kind = Literal["span", "cause", "unexplained", "unattributed"]
@@ -64,8 +65,11 @@ def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
     """Return each wait that a span of another lane released, by the rules of the attribution, in `arranged` lanes."""
     walk = _Walk(trace)
     columns = walk.columns
-    by_span = {id(nested.span): nested for lane in lanes.values() for nested in lane.nested}
-    placed = [by_span.get(id(span)) for span in trace.spans]
+    placed: list[NestedSpan | None] = [None] * len(columns)
+    for number, name in enumerate(columns.lanes):
+        own = np.flatnonzero(columns.lane == number).tolist()
+        for nested in lanes[name].nested if own else ():
+            placed[own[nested.place]] = nested
     until_ns = ints([nested.end_ns if nested else 0 for nested in placed])
     rows, by, at_ns = walk.released(np.where(columns.is_released, columns.released_ns, until_ns))
     found: dict[int, Release] = {}
@@ -76,7 +80,8 @@ def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
             within_ns = min(max(time_ns, end.start_ns), end.end_ns)
             if end.start_ns < wait.end_ns and within_ns <= wait.end_ns:
                 found[id(wait)] = Release(wait, end, within_ns)
-    return [found[id(nested)] for nested in by_span.values() if id(nested) in found]
+    every = [nested for lane in lanes.values() for nested in lane.nested]
+    return [found[id(nested)] for nested in every if id(nested) in found]
 
 
 def critical_path(attribution: Attribution) -> list[Segment]:
@@ -153,9 +158,9 @@ class _Walk:
     def clips(self) -> list[Clip]:
         """Corrections: in lanes, of members that left their collective too early, and of cycles of waits."""
         end, row, ns = self._cycles.columns
-        spans, order = self.columns.spans, np.argsort(-end, kind="stable")
-        cycles = zip(row[order].tolist(), ns[order].tolist(), strict=True)
-        return [*self._lanes.clips, *self._late, *(Clip("cycle", spans[at].id, length) for at, length in cycles)]
+        order = np.argsort(-end, kind="stable")
+        cycles = zip(self.columns.spans.ids(row[order]), ns[order].tolist(), strict=True)
+        return [*self._lanes.clips, *self._late, *(Clip("cycle", *cycle) for cycle in cycles)]
 
     @property
     def edges_ns(self) -> tuple[Ints, Ints]:
@@ -205,7 +210,7 @@ class _Walk:
         self._own.add(at, entered, ended, path)
         self._delegate(at, columns.lane[last], begun, entered, columns.resolution_ns[last], path)
         # Rule 2. After its release only its cause explains a wait.
-        waits = ~member & (np.diff(columns.waits_at)[row] > 0)
+        waits = ~member & columns.waits[row]
         at, begun, ended, path = (column[waits] for column in (row, start, stop, chain))
         released = np.minimum(np.maximum(columns.released_ns[at], begun), ended)
         released = np.where(columns.is_released[at], released, ended)
@@ -263,11 +268,11 @@ class _Walk:
     def _releasing_lanes(self) -> Ints:
         """Return for each span the lane that was busy last before its release."""
         columns, lanes = self.columns, self._lanes
-        row = np.repeat(np.arange(len(columns)), np.diff(columns.waits_at))
+        row, lane = columns.releasing
         release_ns = np.where(columns.is_released, columns.released_ns, columns.end_ns)[row]
-        piece, until_ns = lanes.last_busy(columns.waits_for, release_ns)
-        some = (piece != NONE) & (columns.waits_for != NONE)
-        row, lane, until_ns = row[some], columns.waits_for[some], until_ns[some]
+        piece, until_ns = lanes.last_busy(lane, release_ns)
+        some = (piece != NONE) & (lane != NONE)
+        row, lane, until_ns = row[some], lane[some], until_ns[some]
         _, last_ns = lanes.last_busy(lane, np.full(len(lane), lanes.start_ns + lanes.wall_ns))
         by_name = np.argsort(np.argsort(np.array(columns.lanes)))
         order = np.lexsort((by_name[lane], np.where(last_ns, last_ns, until_ns), until_ns, row))
@@ -292,8 +297,8 @@ def _collectives(columns: Columns) -> tuple[Ints, list[Clip]]:
     late_ns = columns.start_ns[last] - end_ns
     allowed_ns = columns.resolution_ns[last] + columns.resolution_ns[row]
     wrong = np.flatnonzero((late_ns > allowed_ns) & ~columns.truncated[row])
-    spans, pairs = columns.spans, zip(row[wrong].tolist(), last[wrong].tolist(), strict=True)
-    return found, [Clip("inconsistent", spans[at].id, spans[by].start_ns - spans[at].end_ns) for at, by in pairs]
+    late = zip(columns.spans.ids(row[wrong]), late_ns[wrong].tolist(), strict=True)
+    return found, [Clip("inconsistent", *member) for member in late]
 
 
 def quality(segment: Segment) -> Quality:
@@ -315,7 +320,7 @@ def own_quality(span: Span) -> OwnQuality:
 def _check(trace: Trace) -> None:
     if trace.wall_ns < 0:
         raise BundleError("The trace ends before it starts.", "collect the run's evidence again")
-    named = [(span.layer, f"Span {span.id} ({span.name})") for span in trace.spans]
+    named = [(kind.layer, f"A span ({kind.text(detail)})") for kind, detail in trace.spans.kinds]
     named += [(layer, f"An interval of lane {i.lane}") for i in trace.intervals for layer in (i.layer, i.inside)]
     for layer, what in named:
         if layer not in LAYERS:
@@ -391,10 +396,12 @@ def _sum(trace: Trace, walk: _Walk, segments: _Segments) -> Attribution:
 
 
 def _rows(walk: _Walk, segments: _Segments, layer: Ints) -> Iterator[Segment]:
-    spans, names = walk.columns.spans, [*LAYERS, UNATTRIBUTED]
+    names = [*LAYERS, UNATTRIBUTED]
     chains = [tuple(walk.columns.lanes[lane] for lane in chain) for chain in walk.chains]
     bounds = segments.start_ns.tolist(), segments.end_ns.tolist()
     others = layer.tolist(), segments.row.tolist(), segments.kind.tolist(), segments.chain.tolist()
+    rows = np.unique(segments.row[segments.row != NONE])
+    spans = dict(zip(rows.tolist(), walk.columns.spans.rows(rows), strict=True))
     for start_ns, end_ns, number, row, kind, chain in zip(*bounds, *others, strict=True):
         span = None if row == NONE else spans[row]
         yield Segment(start_ns, end_ns, names[number], span, KINDS[kind], chains[chain])

@@ -1,58 +1,65 @@
-"""Columns of a trace: arrays with one row per span, in the order of the trace. Pure."""
+"""Columns of a trace for its attribution: arrays with one row per span, in the order of the trace. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from dlobd.columns import NONE, Flags, Ints, ints
+from dlobd.attribution.trace import NOT_RELEASED, Spans
+from dlobd.columns import NONE, Flags, Ints, Numbers, ints
 from dlobd.layers import LAYERS
-from dlobd.schema import MAIN_LANE, Span
 from dlobd.spans import BETWEEN_MARKS
 
 NUMBER_OF_LAYER = {name: number for number, name in enumerate(LAYERS)}
 
 
 class Columns:
-    """Columns of spans.
+    """Columns of spans; others are those of `Spans`.
 
     lane, layer, name, cause: places in `lanes`, `LAYERS`, `names` and `causes`. The main lane is lane 0.
-    parent: row of the recorded parent in the same lane.
     group: number of the span's collective.
-    waits_for, waits_at: lanes that release row i are `waits_for[waits_at[i] : waits_at[i + 1]]`.
+    waits: True for a span that waits for lanes.
     released_ns: time of the release; meaningful where `is_released`.
     """
 
-    def __init__(self, spans: Sequence[Span]) -> None:
-        self.spans = spans
-        lanes: dict[str, int] = {MAIN_LANE: 0}
-        groups, names, causes = {"": NONE}, dict[str, int](), {"": NONE}
-        rows: dict[tuple[str, str], int] = {}
-        for row, span in enumerate(spans):
-            rows.setdefault((span.lane, span.id), row)
-
-        def flags(values: list[bool]) -> Flags:
-            return np.array(values, np.bool_)
-
-        self.lane = ints([lanes.setdefault(span.lane, len(lanes)) for span in spans])
-        self.parent = ints([NONE if s.parent is None else rows.get((s.lane, s.parent), NONE) for s in spans])
-        self.start_ns = ints([span.start_ns for span in spans])
-        self.end_ns = ints([span.end_ns for span in spans])
-        self.resolution_ns = ints([span.resolution_ns for span in spans])
-        self.truncated = flags([span.truncated for span in spans])
-        self.unknown = flags([span.unknown for span in spans])
-        self.layer = ints([NUMBER_OF_LAYER[span.layer] for span in spans])
-        self.between_marks = flags([span.truncated or span.kind.quality == BETWEEN_MARKS for span in spans])
-        self.name = ints([names.setdefault(span.name, len(names)) for span in spans])
-        self.cause = ints([causes.setdefault(span.cause, len(causes) - 1) for span in spans])
-        self.period_ns = ints([span.cause_period_ns if span.cause else 0 for span in spans])
-        self.group = ints([groups.setdefault(span.rendezvous, len(groups) - 1) for span in spans])
-        self.waits_at: Ints = np.cumsum(ints([0, *(len(span.waits_for) for span in spans)]))
-        self.waits_for = ints([lanes.get(lane, NONE) for span in spans for lane in span.waits_for])
-        self.is_released = flags([span.released_ns is not None for span in spans])
-        self.released_ns = ints([span.released_ns or 0 for span in spans])
-        self.lanes, self.names, self.causes = [*lanes], [*names], [*causes][1:]
+    def __init__(self, spans: Spans) -> None:
+        self.spans, self.lanes, self.lane = spans, spans.lanes, spans.lane
+        self.parent, self.start_ns, self.end_ns = spans.parent, spans.start_ns, spans.end_ns
+        self.resolution_ns, self.truncated, self.unknown = spans.resolution_ns, spans.truncated, spans.unknown
+        names, causes, lanes = Numbers[str](), Numbers[str](), {lane: place for place, lane in enumerate(spans.lanes)}
+        self.layer = ints([NUMBER_OF_LAYER[kind.layer] for kind, _ in spans.kinds])[spans.kind]
+        self.name = ints([names[kind.text(detail)] for kind, detail in spans.kinds])[spans.kind]
+        self.between_marks = spans.truncated | spans.of_kinds(lambda kind: kind.quality == BETWEEN_MARKS)
+        self.cause = ints([causes[wait.cause] if wait.cause else NONE for wait in spans.waits])[spans.wait]
+        self.period_ns = ints([wait.cause_period_ns if wait.cause else 0 for wait in spans.waits])[spans.wait]
+        self.names, self.causes = list(names), list(causes)
+        self.group = self._groups()
+        self._waits_at: Ints = np.cumsum(ints([0, *(len(wait.waits_for) for wait in spans.waits)]))
+        self._waits_for = ints([lanes.get(lane, NONE) for wait in spans.waits for lane in wait.waits_for])
+        self.waits: Flags = (np.diff(self._waits_at) > 0)[spans.wait]
+        self.is_released: Flags = spans.released_ns != NOT_RELEASED
+        self.released_ns = np.where(self.is_released, spans.released_ns, 0)
 
     def __len__(self) -> int:
         return len(self.spans)
+
+    @property
+    def releasing(self) -> tuple[Ints, Ints]:
+        """Rows of the spans that wait, with each lane that releases them."""
+        rows = np.flatnonzero(self.waits)
+        wait = self.spans.wait[rows]
+        sizes = np.diff(self._waits_at)[wait]
+        place = np.arange(sizes.sum()) + np.repeat(self._waits_at[wait] - np.cumsum(sizes) + sizes, sizes)
+        return np.repeat(rows, sizes), self._waits_for[place]
+
+    def _groups(self) -> Ints:
+        """Return the number of each span's collective, which is its rendezvous and call."""
+        spans, texts = self.spans, Numbers[str]()
+        rendezvous = ints([texts[wait.rendezvous] if wait.rendezvous else NONE for wait in spans.waits])[spans.wait]
+        members, group = np.flatnonzero(rendezvous != NONE), np.full(len(spans), NONE)
+        if len(members):
+            order = np.lexsort((spans.call[members], rendezvous[members]))
+            ordered = members[order]
+            first = np.ones(len(members), np.bool_)
+            first[1:] = (np.diff(spans.call[ordered]) != 0) | (np.diff(rendezvous[ordered]) != 0)
+            group[ordered] = np.cumsum(first) - 1
+        return group

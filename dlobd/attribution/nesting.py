@@ -20,9 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dlobd.attribution.columns import Columns
+from dlobd.attribution.trace import Span
 from dlobd.columns import MOST, NONE, Flags, Ints, ends_of_runs, largest_of_runs, starts_of_runs
 from dlobd.errors import BundleError
-from dlobd.schema import Clip, Span
+from dlobd.schema import Clip
 
 MOST_NS = 2**63 - 1
 """Longest axis, in nanoseconds: 292 years of lanes, such as 1,000 executors with 64 slots for 40 hours."""
@@ -32,12 +33,14 @@ MOST_DEPTH = 1000
 
 
 class NestedSpan(NamedTuple):
-    """A span with its bounds after normalisation; `depth` is the number of spans around it."""
+    """A span with its bounds after normalisation; `depth` is the number of spans around it, and `place` its place
+    among the spans of its lane."""
 
     start_ns: int
     end_ns: int
     depth: int
     span: Span
+    place: int
 
 
 class Piece(NamedTuple):
@@ -155,20 +158,25 @@ class Lanes:
     def _clips(self, columns: Columns, depth: Ints, cut: Flags, kept_ns: Ints, tidy: Flags) -> dict[int, list[Clip]]:
         rows = np.flatnonzero((columns.truncated | cut) & tidy)
         found: dict[int, list[Clip]] = {}
-        for row in rows[np.lexsort((rows, depth[rows], columns.lane[rows]))].tolist():
-            span, own = columns.spans[row], found.setdefault(int(columns.lane[row]), [])
-            length_ns = span.end_ns - span.start_ns
-            if span.truncated:  # closed at the last evidence: the true end is unknown
-                own.append(Clip("truncated", span.id, length_ns))
-            if cut[row]:
-                own.append(Clip("outside window", span.id, length_ns - int(kept_ns[row])))
+        rows = rows[np.lexsort((rows, depth[rows], columns.lane[rows]))]
+        lengths_ns = columns.end_ns[rows] - columns.start_ns[rows]
+        values = columns.lane[rows], columns.truncated[rows], cut[rows], lengths_ns, lengths_ns - kept_ns[rows]
+        for id_, lane, truncated, is_cut, length_ns, cut_ns in zip(
+            columns.spans.ids(rows), *(column.tolist() for column in values), strict=True
+        ):
+            own = found.setdefault(lane, [])
+            if truncated:  # closed at the last evidence: the true end is unknown
+                own.append(Clip("truncated", id_, length_ns))
+            if is_cut:
+                own.append(Clip("outside window", id_, cut_ns))
         return found
 
     def _by_loop(self, columns: Columns, lane: int) -> tuple[tuple[Ints, Ints, Ints], list[Clip]]:
-        rows = np.flatnonzero(columns.lane == lane).tolist()
+        rows = np.flatnonzero(columns.lane == lane)
         end_ns, shift = self.start_ns + self.wall_ns, lane * self.stride - self.start_ns
-        one = arrange([columns.spans[row] for row in rows], self.start_ns, end_ns)
-        row_of = {id(columns.spans[row]): row for row in rows} | {id(None): NONE}
+        spans = list(columns.spans.rows(rows))
+        one = arrange(spans, self.start_ns, end_ns)
+        row_of = {id(span): row for span, row in zip(spans, rows.tolist(), strict=True)} | {id(None): NONE}
         pieces = [(piece.start_ns, row_of[id(piece.span)]) for piece in one.pieces] + [(end_ns, NONE)]
         found = np.array([(at + shift, row, one.edges_ns.get(at, 0)) for at, row in pieces], np.int64)
         return (found[:, 0], found[:, 1], found[:, 2]), list(one.clips)
@@ -327,7 +335,7 @@ def _nest(spans: Sequence[Span], bounds: list[tuple[int, int, int, int]], clips:
         else:
             placed.append([start, end, len(open_), index])
             open_.append(placed[-1])
-    return [NestedSpan(start, end, depth, spans[index]) for start, end, depth, index in placed if start < end]
+    return [NestedSpan(start, end, depth, spans[index], index) for start, end, depth, index in placed if start < end]
 
 
 def _innermost(nested: Sequence[NestedSpan], start_ns: int, end_ns: int) -> Iterator[Piece]:

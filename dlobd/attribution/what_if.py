@@ -22,7 +22,8 @@ from fractions import Fraction
 
 from dlobd.attribution.attribute import arranged
 from dlobd.attribution.nesting import Piece
-from dlobd.schema import MAIN_LANE, Span, Trace
+from dlobd.attribution.trace import Span, Trace
+from dlobd.schema import MAIN_LANE
 
 Retain = Callable[[Span, bool], Fraction | int]
 """Retained share of a span's time, 0 to 1. The second argument is True for a sleep and for the rest of a wait after its

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from dlobd.attribution.trace import Span
 from dlobd.columns import MOST, Ints
-from dlobd.schema import Event, Span
+from dlobd.schema import Event
 from dlobd.tracing.clock_offset import Offset
 
 

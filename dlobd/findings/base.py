@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dlobd.attribution.attribute import quality
+from dlobd.attribution.trace import Attribution, Segment, Span, Trace
 from dlobd.attribution.what_if import Retain, WhatIf
 from dlobd.evidence.evidence import Evidence
 from dlobd.layers import LAYERS
 from dlobd.measures.lane_threads import Carrier, Carriers
 from dlobd.record.resources import CoreWaits, EnvironmentCache
-from dlobd.schema import Attribution, Runnable, Segment, Span, Trace
+from dlobd.schema import Runnable
 
 MOST_NAMES = 4
 """Largest number of span names in the evidence of a finding."""

@@ -10,12 +10,13 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from fractions import Fraction
 
+from dlobd.attribution.trace import Span
 from dlobd.bundle import files, noise
 from dlobd.findings.base import Candidate, Context, Finder, duration, wall_share
 from dlobd.findings.rules import RULES, Rule, S, on_yarn, training_without
 from dlobd.measures.environment_cache import TENSORFLOW, in_memory, not_warm
 from dlobd.record.run import Finding
-from dlobd.schema import Experiment, Span
+from dlobd.schema import Experiment
 from dlobd.spans import CHECKPOINT, STEP
 
 SHORT_STEP_NS = 10_000_000

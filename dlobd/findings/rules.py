@@ -14,9 +14,10 @@ from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Span
 from dlobd.evidence.topology import Placement
 from dlobd.findings.base import Advice, Candidate, Condition, Context, wall_share
-from dlobd.schema import Experiment, OwnJob, Span
+from dlobd.schema import Experiment, OwnJob
 from dlobd.spans import Cause, SpanKind
 
 S = 10**9

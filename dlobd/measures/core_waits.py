@@ -17,12 +17,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 
+from dlobd.attribution.trace import Segment
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.resources import ProcessSample, SampledHost
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.measures.lane_threads import BETWEEN, Carrier, Carriers, Window
 from dlobd.record.resources import CoreWaits, LaneTime, LayerWaits
-from dlobd.schema import Segment
 
 HELD_UP = 0.02
 """Threshold of a busy machine: other processes' delay as a fraction of the wall time. Quiet runs vary by more."""

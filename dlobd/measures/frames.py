@@ -15,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Span, Trace
 from dlobd.bundle.store import Bundle, find
 from dlobd.errors import BundleError
 from dlobd.evidence.evidence import Evidence
@@ -24,7 +25,6 @@ from dlobd.layers import UNATTRIBUTED, title
 from dlobd.measures import resource_use
 from dlobd.record.resources import LayerWaits
 from dlobd.record.run import Run
-from dlobd.schema import Span, Trace
 
 Row = dict[str, object]
 

@@ -10,12 +10,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 
+from dlobd.attribution.trace import Segment, Span
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.evidence.resources import Counter, SampledProcess
 from dlobd.measures.resource_use import OTHER, with_roles
 from dlobd.record.resources import Pressure, ThreadUse
-from dlobd.schema import Process, Segment, Span
+from dlobd.schema import Process
 from dlobd.tracing.clock import tick_ns
 
 NO_SPAN = "no span was open"

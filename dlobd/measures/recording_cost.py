@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Segment, Span
 from dlobd.bundle import files, reading
 from dlobd.evidence import recorder
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.record.run import LoopCost, RecordingCost
-from dlobd.schema import Segment, Span
 from dlobd.timeline.builder import OWN_MARK
 
 BUDGET = 0.01

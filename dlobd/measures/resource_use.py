@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from dlobd.attribution.trace import Segment
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.resources import Counter, HostSample, SampledHost, SampledProcess
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.resources import GpuUse, HostUse, LayerUse, ProcessUse, ResourceUse
-from dlobd.schema import Segment
 
 OTHER = "other"
 """The role of an unidentified process, such as a shell."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.trace import Spans, Trace
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
@@ -42,7 +43,7 @@ from dlobd.record.run import (
     TimeToAccuracy,
     Window,
 )
-from dlobd.schema import Event, OwnJob, Runnable, Status, Trace
+from dlobd.schema import Event, OwnJob, Runnable, Status
 from dlobd.timeline import hdfs_use
 from dlobd.timeline.assemble import assemble
 from dlobd.trust import reasons
@@ -67,7 +68,7 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
     """
     evidence, parts = Evidence(bundle.path), Parts(forgives)
     # without its spans, a run has its wall time only, and no layer has a share of it
-    bare = Trace(evidence.window["exec_ns"], evidence.window["exit_ns"], ())
+    bare = Trace(evidence.window["exec_ns"], evidence.window["exit_ns"], Spans.of(()))
     trace = parts.get("trace", lambda: assemble(evidence), bare)
     attribution = parts.get("attribution", lambda: attribute(trace), attribute(bare))
     window, segments = (trace.start_ns, trace.end_ns), attribution.segments

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dlobd.attribution.trace import Attribution
 from dlobd.compare import median as medians
 from dlobd.compare.median import Estimate
 from dlobd.faults.injection_log import Injection
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.schema import Attribution
 from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.score import UNEXPLAINED
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.trace import Attribution
 from dlobd.bundle.store import Bundle
 from dlobd.evidence import log4j
 from dlobd.evidence.evidence import Evidence
@@ -29,7 +30,7 @@ from dlobd.run.observer import RunObserver
 from dlobd.run.place import embedded
 from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import Command
-from dlobd.schema import Attribution, Runnable
+from dlobd.schema import Runnable
 from dlobd.selftest import score
 from dlobd.selftest.injection_points import DISK, POINTS, QUEUE, Point
 from dlobd.selftest.plans import EXPERIMENT, Plan

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from dlobd.attribution.trace import Attribution
 from dlobd.evidence.rpc import Call
 from dlobd.faults.injection_log import Injection
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.schema import Attribution
 from dlobd.selftest.injection_points import POINTS
 
 UNEXPLAINED = "unexplained"

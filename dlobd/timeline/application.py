@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Span
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.rpc import Call
 from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
-from dlobd.schema import Process, Span
+from dlobd.schema import Process
 from dlobd.spans import Details, SpanKind
 from dlobd.timeline import jvm
 from dlobd.timeline.builder import LaneBuilder, place_calls, poll_ns

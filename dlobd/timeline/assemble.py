@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Span, Spans, Trace
 from dlobd.evidence import slots
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.search import missing, not_measured, unknown
@@ -21,7 +22,7 @@ from dlobd.evidence.recorder import TRAINING, RecordedProcess, RecordedSpan
 from dlobd.evidence.spark import Job, Task
 from dlobd.evidence.timestamp import error_of, widened_event, widened_span
 from dlobd.evidence.topology import DRIVER_LANE
-from dlobd.schema import MAIN_LANE, NOT_PART, Clip, NotMeasured, Process, Span, Trace
+from dlobd.schema import MAIN_LANE, NOT_PART, Clip, NotMeasured, Process
 from dlobd.spans import Details
 from dlobd.timeline import anatomy, hdfs_use, native
 from dlobd.timeline import application as application_lane
@@ -103,7 +104,7 @@ def assemble(evidence: Evidence) -> Trace:
     return Trace(
         start_ns=window["exec_ns"],
         end_ns=window["exit_ns"],
-        spans=tuple(spans),
+        spans=Spans.of(spans),
         anchors=evidence.anchors,
         intervals=tuple(hdfs_use.intervals(evidence)),
         not_measured=(*lacking, *not_measured(absences)),

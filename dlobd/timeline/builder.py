@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Unpack
 
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Span
 from dlobd.errors import BundleError
 from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.evidence.rpc import Call
 from dlobd.layers import YARN
-from dlobd.schema import Process, Span
+from dlobd.schema import Process
 from dlobd.spans import Details, SpanKind, cause_of, kind_of
 
 OWN_MARK = "own mark"

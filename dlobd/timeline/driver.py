@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import urlsplit
 
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Span
 from dlobd.evidence import rpc
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.evidence.spark import Job, Task
 from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE, SUBMITTER_LANE, Placement
 from dlobd.layers import SPARK
-from dlobd.schema import Process, Span
+from dlobd.schema import Process
 from dlobd.spans import Details
 from dlobd.timeline import jvm, torchrun
 from dlobd.timeline.application import RM_LOG

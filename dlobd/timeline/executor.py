@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Span
 from dlobd.evidence import rpc, slots
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.feed import room_ns, without_reads
@@ -14,7 +15,7 @@ from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.evidence.spark import Job, Task, task_of
 from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
-from dlobd.schema import Process, Span
+from dlobd.schema import Process
 from dlobd.spans import Details
 from dlobd.timeline import jvm, python_parts, torchrun
 from dlobd.timeline.application import (

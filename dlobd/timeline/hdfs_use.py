@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Span
 from dlobd.bundle import files, reading
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.hdfs import CloseRetry, Transfer
@@ -20,7 +21,7 @@ from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.rpc import Call
 from dlobd.layers import HDFS
 from dlobd.record.run import HdfsUse
-from dlobd.schema import Interval, Span
+from dlobd.schema import Interval
 from dlobd.spans import Details, JsonMap
 from dlobd.timeline.executor import lane_of
 

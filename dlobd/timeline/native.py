@@ -6,10 +6,11 @@ client -> driver (the parent) -> rank-0 .. rank-(n-1)
 from __future__ import annotations
 
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Span, Spans, Trace
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.search import missing, not_measured, unknown
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan, trainers
-from dlobd.schema import MAIN_LANE, NOT_PART, Event, NotMeasured, Process, Span, Trace
+from dlobd.schema import MAIN_LANE, NOT_PART, Event, NotMeasured, Process
 from dlobd.spans import Details, InstantKind
 from dlobd.timeline import rank as rank_lane
 from dlobd.timeline.builder import OWN_MARK, LaneBuilder
@@ -42,7 +43,7 @@ def assemble(evidence: Evidence) -> Trace:
     return Trace(
         start_ns=window["exec_ns"],
         end_ns=window["exit_ns"],
-        spans=tuple(unknown(spans, absences)),
+        spans=Spans.of(unknown(spans, absences)),
         anchors=evidence.anchors,
         not_measured=(*rank_lane.exchange_not_measured(evidence.job), *PLAIN_PROCESSES, *not_measured(absences)),
         startup=startup,

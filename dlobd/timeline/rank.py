@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Span
 from dlobd.axes import EXCHANGES
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.feed import given_ns
 from dlobd.evidence.recorder import RecordedSpan
-from dlobd.schema import NotMeasured, Span
+from dlobd.schema import NotMeasured
 from dlobd.spans import Details
 from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads
 from dlobd.timeline.ranks import Rank, is_server

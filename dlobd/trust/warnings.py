@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from dlobd.attribution.trace import Trace
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.absence import MissingEvidence
 from dlobd.evidence.topology import Placement
 from dlobd.layers import TENSORFLOW, title
 from dlobd.measures import recording_cost
-from dlobd.schema import Trace
 from dlobd.timeline import application, hdfs_use
 from dlobd.timeline.ranks import ranks
 from dlobd.timeline.waiting_threads import jobs_elsewhere

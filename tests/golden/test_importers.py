@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from dlobd.attribution.nesting import by_lane
+from dlobd.attribution.trace import Attribution, Span, Trace
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
 from dlobd.recompute import computed as record
-from dlobd.schema import Attribution, Event, Span, Trace
+from dlobd.schema import Event
 from tests.captured import DATA, Captured
 from tests.recorded import read_all
 

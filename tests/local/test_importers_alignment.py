@@ -15,6 +15,7 @@ import pytest
 
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.trace import Attribution, Span
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.alignment import Alignment, Log
 from dlobd.evidence.evidence import Evidence
@@ -22,7 +23,7 @@ from dlobd.evidence.timestamp import error_of
 from dlobd.experiment import files
 from dlobd.recompute import computed as record
 from dlobd.run import run_record as run_records
-from dlobd.schema import Attribution, ClockAnchor, Process, Span
+from dlobd.schema import ClockAnchor, Process
 from dlobd.timeline.assemble import assemble, reversed_waits
 from tests.captured import note_sizes
 

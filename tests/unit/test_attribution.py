@@ -12,18 +12,19 @@ from hypothesis import strategies as st
 
 from dlobd.attribution.attribute import attribute, critical_path
 from dlobd.attribution.nesting import arrange
+from dlobd.attribution.trace import Attribution, Span, Trace
 from dlobd.attribution.what_if import WhatIf
 from dlobd.errors import BundleError
 from dlobd.layers import UNATTRIBUTED
-from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, LayerTime, Span, Trace
+from dlobd.schema import MAIN_LANE, Clip, Interval, LayerTime
 from dlobd.spans import SLEEP, SpanKind
 from tests.captured import NAMES, Captured
-from tests.strategies import span, traces, untidy, well_nested
+from tests.strategies import span, trace_of, traces, untidy, well_nested
 
 
 def trace(*spans: Span, end_ns: int = 100, **fields: object) -> Trace:
     """Return a trace of spans with the window [0, end_ns)."""
-    return Trace(0, end_ns, spans, **fields)  # type: ignore[arg-type]
+    return trace_of(0, end_ns, spans, **fields)  # type: ignore[arg-type]
 
 
 def parts(attribution: Attribution) -> dict[str, int]:
@@ -286,11 +287,11 @@ def test_unknown_layers_and_reversed_windows_are_errors() -> None:
     with pytest.raises(BundleError, match="unknown layer 'gpu'"):
         attribute(trace(replace(span("a", "spark", 0, 10), kind=SpanKind("a", "gpu"))))
     with pytest.raises(BundleError, match="ends before it starts"):
-        attribute(Trace(10, 0, ()))
+        attribute(trace_of(10, 0, ()))
 
 
 def known(*spans: Span) -> LayerTime:
-    (row,) = attribute(Trace(0, 100, spans)).layers
+    (row,) = attribute(trace_of(0, 100, spans)).layers
     return row
 
 

@@ -19,15 +19,17 @@ import pytest
 import dlobd
 from dlobd import cli
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Span, Trace
 from dlobd.bundle import files, store
 from dlobd.cli import output
 from dlobd.cli.export import FORMATS
 from dlobd.errors import BundleError, UsageError
 from dlobd.measures import frames
 from dlobd.report.export import frame_file
-from dlobd.schema import Process, Span, Trace
+from dlobd.schema import Process
 from tests.records import run_record
 from tests.samples import host, process, sample
+from tests.strategies import trace_of
 
 DATA = Path(__file__).parents[1] / "data"
 RUN = DATA / "quick-run"
@@ -255,7 +257,7 @@ def _trace() -> Trace:
             spans.append(dataclasses.replace(step_span, rendezvous=meeting, call=step))
     spans.append(Span("j", "worker", kinds.JOIN_RANKS, worker, "worker", 2_100, 2_200, rendezvous="join ranks"))
     spans.append(Span("a", "chief", kinds.AGREE, chief, "chief", 5_000, 5_100, rendezvous="agree 1", call=1))
-    return Trace(1_000, 9_000, tuple(spans))
+    return trace_of(1_000, 9_000, tuple(spans))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.trace import Span
 from dlobd.bundle import files as files_of_bundle
 from dlobd.bundle.noise import UNKNOWN_NOISE, noise_ns
 from dlobd.bundle.store import Bundle
@@ -27,9 +28,9 @@ from dlobd.layers import LAYERS
 from dlobd.measures.lane_threads import Carrier
 from dlobd.record.resources import CacheState, CoreWaits, EnvironmentCache, EnvironmentPart, LaneTime
 from dlobd.record.run import Finding
-from dlobd.schema import MAIN_LANE, Process, Span, Trace
+from dlobd.schema import MAIN_LANE, Process
 from tests.captured import NAMES, Captured, copy_of, recomputed
-from tests.strategies import span
+from tests.strategies import span, trace_of
 
 TOP = Path(__file__).parents[2]
 MAIN_JOB = files.load("softmax-mnist", [])
@@ -43,7 +44,7 @@ def case(
     *spans: Span, end_s: int = 100, chosen: Any = MAIN_JOB, waits: Any = None, cache: Any = None, **seen: Any
 ) -> Context:
     """A run of these spans. `seen`: its placement, the settings of Spark, and the logs of HDFS."""
-    trace = Trace(0, end_s * S, spans)
+    trace = trace_of(0, end_s * S, spans)
     walls = seen.get("walls", ())
     evidence: Any = SimpleNamespace(
         document=lambda name: {"earlier_walls_ns": walls, "assumed": seen.get("assumed")},

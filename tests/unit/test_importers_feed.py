@@ -7,16 +7,18 @@ from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.trace import Span
 from dlobd.evidence import log4j, spark
 from dlobd.evidence.feed import given_ns, room_ns
 from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.recompute.computed import _rank
-from dlobd.schema import MAIN_LANE, Process, Span, Trace
+from dlobd.schema import MAIN_LANE, Process
 from dlobd.timeline import executor
 from dlobd.timeline import rank as rank_lane
 from dlobd.timeline.ranks import Rank
 from dlobd.timeline.tasks import critical, lost
+from tests.strategies import trace_of
 
 
 def moved(start_ns: int, end_ns: int, size: int | None, truncated: bool = False) -> RecordedSpan:
@@ -59,7 +61,7 @@ def test_a_rank_that_stops_in_a_get_with_rows_in_its_queue() -> None:
     spans = rank_lane.build(rank, ("executor-1",), 0, False, None, lambda span, wait: wait, puts)
     executor = Span("e", None, kinds.READ_ROWS, trainer, "executor-1", 0, 100)
     main = Span("m", None, kinds.SpanKind("wait", "client"), trainer, MAIN_LANE, 30, 90, waits_for=("rank-1",))
-    found = attribute(Trace(30, 90, (main, executor, *spans)))
+    found = attribute(trace_of(30, 90, (main, executor, *spans)))
     segments = [(s.start_ns, s.end_ns, s.chain[-1], s.span.name if s.span else "") for s in found.segments]
     assert segments == [
         (30, 50, "rank-1", "get"),
@@ -93,7 +95,7 @@ def test_a_wait_for_a_block_read_ahead_leads_through_the_thread_to_the_feeder() 
     spans = rank_lane.build(rank, ("executor-1",), 0, False, None, lambda span, wait: wait, puts)
     executor = Span("e", None, kinds.READ_BLOCK, trainer, "executor-1", 0, 100)
     main = Span("m", None, kinds.SpanKind("wait", "client"), trainer, MAIN_LANE, 30, 100, waits_for=("rank-0",))
-    found = attribute(Trace(30, 100, (main, executor, *spans)))
+    found = attribute(trace_of(30, 100, (main, executor, *spans)))
     segments = [(s.start_ns, s.end_ns, s.chain[-1], s.span.name if s.span else "") for s in found.segments]
     assert segments == [
         (30, 45, "executor-1", "read block"),

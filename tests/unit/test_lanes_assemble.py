@@ -17,6 +17,7 @@ import pytest
 
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.trace import Attribution, Trace
 from dlobd.errors import BundleError
 from dlobd.evidence import log4j
 from dlobd.evidence.evidence import Evidence
@@ -24,7 +25,7 @@ from dlobd.evidence.jvm import JvmLife
 from dlobd.evidence.log4j import LogLine, read
 from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
 from dlobd.evidence.recorder import RecordedProcess
-from dlobd.schema import Attribution, Process, Trace
+from dlobd.schema import Process
 from dlobd.timeline import jvm
 from dlobd.timeline.assemble import _Waits, assemble
 from dlobd.timeline.builder import LaneBuilder
@@ -318,7 +319,7 @@ def test_a_feed_ends_with_sparks_tasks(tmp_path: Path) -> None:
     difference = grown(attribute(before), after)
     assert difference["spark"] == pytest.approx(late_ns, abs=0.2 * late_ns)
     assert sum(row.unexplained_ns for row in after.layers) < 0.01 * late_ns
-    named = [s for s in after.segments if s.span is reported]
+    named = [s for s in after.segments if s.span == reported]
     assert sum(s.end_ns - s.start_ns for s in named) > 0.9 * late_ns
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dlobd.attribution.attribute import attribute, quality
+from dlobd.attribution.trace import Trace
 from dlobd.evidence.evidence import Evidence
-from dlobd.schema import Trace
 from dlobd.timeline import jvm
 from dlobd.timeline.assemble import assemble
 

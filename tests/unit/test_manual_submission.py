@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.trace import Trace
 from dlobd.errors import UsageError
 from dlobd.evidence.evidence import Evidence
 from dlobd.hadoop import aggregated_logs
 from dlobd.run import manual_submission, orphans
 from dlobd.run.collect import external
-from dlobd.schema import Trace
 from dlobd.timeline.assemble import assemble
 from tests.captured import note_sizes
 

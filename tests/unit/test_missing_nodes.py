@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Span
 from dlobd.bundle import files
 from dlobd.evidence.evidence import Evidence
-from dlobd.schema import Span
 from dlobd.timeline.assemble import assemble
 from tests.captured import copy_of
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dlobd import tracing
+from dlobd.attribution.trace import Segment
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
@@ -19,7 +20,6 @@ from dlobd.measures import recording_cost
 from dlobd.paths import shipped
 from dlobd.recompute.verification import verify
 from dlobd.run import submit_command
-from dlobd.schema import Segment
 from dlobd.timeline.assemble import assemble
 from dlobd.tracing import span_cost
 from tests.captured import copy_of, recomputed

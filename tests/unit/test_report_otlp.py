@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from dlobd.attribution.trace import Trace
 from dlobd.evidence.evidence import Evidence
 from dlobd.report.export.otlp import otlp
-from dlobd.schema import ClockAnchor, Event, Process, Trace
+from dlobd.schema import ClockAnchor, Event, Process
 from dlobd.spans import SpanKind
 from dlobd.timeline.assemble import assemble
-from tests.strategies import span, traces
+from tests.strategies import span, trace_of, traces
 
 DATA = Path(__file__).parents[1] / "data"
 ANCHOR = ClockAnchor("domain", 5_000, 1_700_000_000_000_000_000, 10)
@@ -107,7 +108,7 @@ def test_a_real_run_makes_one_tree(capture: str) -> None:
 
 def test_processes_are_resources_and_lanes_hang_below_the_window() -> None:
     rank = Process("node-1", "worker", 1, 77)
-    evidence = Trace(
+    evidence = trace_of(
         1_000,
         9_000,
         (
@@ -157,11 +158,11 @@ def test_processes_are_resources_and_lanes_hang_below_the_window() -> None:
 
 
 def test_spans_are_exported_as_counted_with_ids_of_the_run() -> None:
-    evidence = Trace(0, 9_000, (span("a", "spark", 0, 500), span("b", "spark", 300, 700, parent="a")))
+    evidence = trace_of(0, 9_000, (span("a", "spark", 0, 500), span("b", "spark", 300, 700, parent="a")))
     _, _, cut = check(otlp(evidence, "run", ANCHOR), evidence)
     assert (cut["startTimeUnixNano"], cut["endTimeUnixNano"]) == (str(WALL_NS + 300), str(WALL_NS + 500))
     assert attributes_of(cut["attributes"])["dlobd.recorded_end_unix_nano"] == WALL_NS + 700
-    evidence = Trace(0, 9, (span("a", "spark", 0, 9), span("a", "spark", 2, 3)))
+    evidence = trace_of(0, 9, (span("a", "spark", 0, 9), span("a", "spark", 2, 3)))
     one, again, other = (check(otlp(evidence, run, ANCHOR), evidence) for run in ("run", "run", "another"))
     assert one == again
     assert not {each["spanId"] for each in one} & {each["spanId"] for each in other}
@@ -173,7 +174,7 @@ def test_spans_are_exported_as_counted_with_ids_of_the_run() -> None:
 def test_names_are_taken_as_they_are(name: str) -> None:
     attrs: dict[str, Any] = {"text": name, f"key {name}": 1, "list": [name], "nested": [[0, name]]}
     hostile = span("a", "spark", 0, 9, process=Process(name, "driver", 0, 0))
-    evidence = Trace(0, 9, (replace(hostile, kind=SpanKind(name, "spark"), attrs=attrs),))
+    evidence = trace_of(0, 9, (replace(hostile, kind=SpanKind(name, "spark"), attrs=attrs),))
     request = otlp(evidence, name, ANCHOR)
     _, one = check(request, evidence)
     expected = name.replace("\ud800", "\\ud800")
@@ -186,7 +187,7 @@ def test_names_are_taken_as_they_are(name: str) -> None:
 
 def test_numbers_that_json_does_not_have_are_text() -> None:
     attrs = {"large": 2**63, "least": -(2**63), "nan": float("nan"), "inf": float("inf"), "half": 0.5, "none": None}
-    evidence = Trace(0, 9, (span("a", "spark", 0, 9, attrs=attrs),))
+    evidence = trace_of(0, 9, (span("a", "spark", 0, 9, attrs=attrs),))
     _, one = check(otlp(evidence, "run", ANCHOR), evidence)
     found = {key.removeprefix("dlobd.attrs."): value for key, value in attributes_of(one["attributes"]).items()}
     assert {key: found[key] for key in attrs if key in found} == {

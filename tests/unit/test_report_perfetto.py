@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlobd.attribution.attribute import arranged, releases
+from dlobd.attribution.trace import Trace
 from dlobd.evidence import resources
 from dlobd.evidence.evidence import Evidence
 from dlobd.report.export.perfetto import microseconds, trace_events
-from dlobd.schema import Event, Process, Trace
+from dlobd.schema import Event, Process
 from dlobd.timeline.assemble import assemble
 from tests.samples import host, sample
-from tests.strategies import span, traces
+from tests.strategies import span, trace_of, traces
 
 RUN = Path(__file__).parents[1] / "data" / "quick-run"
 
@@ -78,7 +79,7 @@ def test_a_nanosecond_survives(ns: int) -> None:
 
 def test_tracks_are_lanes_and_the_wall_has_its_own() -> None:
     rank = Process("node-1", "worker", 1, 77)
-    evidence = Trace(
+    evidence = trace_of(
         1000,
         3000,
         (
@@ -122,7 +123,7 @@ def test_counters_show_what_the_machine_used() -> None:
         for at_ns, busy_ns in ((500, 0), (1500, 2000), (2500, 2500), (3500, 4500), (4500, 4500))
     ]
     sampled = resources.read([host(roots={}, gpus=[{"name": "g", "memory_bytes": 9}]), *samples])
-    document = trace_events(Trace(1000, 3000, (span("a", "client", 1000, 3000),)), sampled)
+    document = trace_events(trace_of(1000, 3000, (span("a", "client", 1000, 3000),)), sampled)
     check(document)
     found = [e for e in document["traceEvents"] if e["ph"] == "C"]
     by_name = {
@@ -158,7 +159,7 @@ def test_both_ends_of_a_transfer_are_linked(ends: Any, expected: dict[str, tuple
         replace(span(f"{lane} {at_ns}", "channel", at_ns, at_ns + 100, lane), attrs={"call": 7, "transfers": transfers})
         for lane, at_ns, transfers in ends
     ]
-    document = trace_events(Trace(0, 1000, (span("m", "spark", 0, 1000), *spans)))
+    document = trace_events(trace_of(0, 1000, (span("m", "spark", 0, 1000), *spans)))
     check(document)
     tracks = {e["tid"]: e["args"]["name"] for e in document["traceEvents"] if e["name"] == "thread_name"}
     flows = {(e["id"], e["ph"]): tracks[e["tid"]] for e in document["traceEvents"] if e["ph"] in ("s", "f")}
@@ -186,9 +187,9 @@ def test_an_arrow_leads_from_the_release_of_a_wait_to_its_end() -> None:
     """From the lane that is busy the longest, at its last nanosecond before the release, also where a poll goes on."""
     wait = span("join", "spark", 0, 3000, waits_for=("rank 0", "rank 1"), cause="poll", cause_period_ns=900)
     ranks = [span(f"s{rank}", "tensorflow", 100, 1500 + rank * 500, f"rank {rank}") for rank in (0, 1)]
-    assert arrows(Trace(0, 3000, (wait, *ranks))) == [("rank 1", 1.999, "client", 2.999)]
+    assert arrows(trace_of(0, 3000, (wait, *ranks))) == [("rank 1", 1.999, "client", 2.999)]
     released = replace(wait, released_ns=1600)
-    assert arrows(Trace(0, 3000, (released, *ranks))) == [("rank 1", 1.599, "client", 2.999)]
+    assert arrows(trace_of(0, 3000, (released, *ranks))) == [("rank 1", 1.599, "client", 2.999)]
 
 
 def test_the_last_to_enter_a_collective_releases_the_others() -> None:
@@ -196,7 +197,7 @@ def test_the_last_to_enter_a_collective_releases_the_others() -> None:
         span(f"s{rank}", "tensorflow", 100 + rank * 300, 1000 + rank, f"rank {rank}", rendezvous="step 1")
         for rank in range(3)
     ]
-    found = arrows(Trace(0, 2000, (span("m", "client", 0, 2000), *steps)))
+    found = arrows(trace_of(0, 2000, (span("m", "client", 0, 2000), *steps)))
     assert found == [("rank 2", 0.7, "rank 0", 0.999), ("rank 2", 0.7, "rank 1", 1.0)]
 
 
@@ -219,4 +220,4 @@ def test_a_wait_without_a_known_release_has_no_arrow() -> None:
     late = span("late", "spark", 2500, 2900, "rank 0")
     for waits_for in (("nobody",), ("client",), ("rank 0",), ()):
         wait = span("join", "spark", 0, 2000, waits_for=waits_for)
-        assert arrows(Trace(0, 2000, (wait, late))) == []
+        assert arrows(trace_of(0, 2000, (wait, late))) == []

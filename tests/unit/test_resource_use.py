@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from analysis.studies import script
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Segment
 from dlobd.compare.runset import without_series
 from dlobd.evidence import resources
 from dlobd.evidence.evidence import Evidence
@@ -26,7 +27,7 @@ from dlobd.fields import plain
 from dlobd.measures import core_waits
 from dlobd.measures.lane_threads import BETWEEN, BY_YARN, NO_SPAN, Carrier, Carriers
 from dlobd.measures.resource_use import resource_use
-from dlobd.schema import Process, Segment
+from dlobd.schema import Process
 from dlobd.tracing import clock, process_use
 from dlobd.tracing.recorder import Recorder
 from tests import records

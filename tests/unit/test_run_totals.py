@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.trace import Attribution
 from dlobd.faults.injection_log import Injection
-from dlobd.schema import Attribution, Trace
 from dlobd.selftest import run_totals
 from dlobd.spans import DONE_MARKER_POLL
-from tests.strategies import span
+from tests.strategies import span, trace_of
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -16,7 +16,7 @@ MS = 1_000_000
 def run_of(yarn_ns: int, spark_ns: int) -> Attribution:
     """A run of YARN, then Spark, then one second without a span."""
     spans = (span("a", "yarn", 0, yarn_ns), span("b", "spark", yarn_ns, yarn_ns + spark_ns))
-    return attribute(Trace(0, yarn_ns + spark_ns + S, spans))
+    return attribute(trace_of(0, yarn_ns + spark_ns + S, spans))
 
 
 def compared(lost_ns: int, blocks: int) -> dict[str, run_totals.Total]:
@@ -79,7 +79,7 @@ def test_a_delay_proves_the_span_that_contains_it() -> None:
 
 def test_a_span_does_not_prove_its_poll() -> None:
     wait = span("w", "spark", 0, 4 * S, cause="poll", cause_period_ns=S)
-    covered = run_totals.coverage_of(attribute(Trace(0, 4 * S, (wait,))), {("spark", "w")})
+    covered = run_totals.coverage_of(attribute(trace_of(0, 4 * S, (wait,))), {("spark", "w")})
     assert covered.untouched_ns == ((("spark", "poll"), S),)
     assert covered.asleep_ns == 0, "its length is a default value"
 
@@ -87,5 +87,5 @@ def test_a_span_does_not_prove_its_poll() -> None:
 def test_a_sleep_of_known_length_is_counted_apart() -> None:
     read = DONE_MARKER_POLL
     wait = span("w", "spark", 0, 4 * S, cause=read, cause_period_ns=S)
-    covered = run_totals.coverage_of(attribute(Trace(0, 4 * S, (wait,))), {("spark", "w")})
+    covered = run_totals.coverage_of(attribute(trace_of(0, 4 * S, (wait,))), {("spark", "w")})
     assert (covered.touched_ns, covered.asleep_ns) == (3 * S, S)

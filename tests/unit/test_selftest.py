@@ -11,24 +11,24 @@ from rich.console import Console
 
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.trace import Spans
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.rpc import Call
 from dlobd.faults import injection_log
 from dlobd.faults.injection_log import Injection
 from dlobd.layers import LAYERS
-from dlobd.schema import Trace
 from dlobd.selftest import plans, run_totals, runs, score
 from dlobd.selftest import report as report
 from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.runs import SelftestRun
 from dlobd.timeline.assemble import assemble
 from tests.records import run as run_of
-from tests.strategies import span
+from tests.strategies import span, trace_of
 
 S = 1_000_000_000
 MS = 1_000_000
 OK = run_of()
-EMPTY = attribute(Trace(0, S, ()))
+EMPTY = attribute(trace_of(0, S, ()))
 
 
 def recoveries(*delays: tuple[str, int, int]) -> list[score.Recovery]:
@@ -39,7 +39,7 @@ def recoveries(*delays: tuple[str, int, int]) -> list[score.Recovery]:
         span("c", "tensorflow", 25 * S, 40 * S),
         span("w", "feed", 30 * S, 32 * S, waits_for=("nobody",)),
     )
-    attribution = attribute(Trace(0, 40 * S, spans))
+    attribution = attribute(trace_of(0, 40 * S, spans))
     return [score.blame(Injection(point, end - start, start, end), attribution, "run") for point, start, end in delays]
 
 
@@ -61,7 +61,7 @@ def test_a_delay_is_looked_up_in_the_attributed_wall() -> None:
 def test_the_target_has_two_sides() -> None:
     start = 10 * S
     delays = [Injection("spark/slow-task", S, start - S + late, start + late) for late in (19 * MS, 21 * MS)]
-    attribution = attribute(Trace(0, 20 * S, (span("a", "spark", 0, start), span("b", "yarn", start, 20 * S))))
+    attribution = attribute(trace_of(0, 20 * S, (span("a", "spark", 0, start), span("b", "yarn", start, 20 * S))))
     assert [score.blame(delay, attribution, "r").ok for delay in delays] == [True, False]
 
 
@@ -80,15 +80,15 @@ def test_the_regression_shows_a_lost_share() -> None:
 
 def test_another_part_of_the_right_layer_is_not_enough() -> None:
     spans = (span("a", "channel", 0, 10 * S), span("b", "tensorflow", 10 * S, 20 * S))
-    delay = score.blame(Injection("channel/pack", S, S, 2 * S), attribute(Trace(0, 20 * S, spans)), "r")
+    delay = score.blame(Injection("channel/pack", S, S, 2 * S), attribute(trace_of(0, 20 * S, spans)), "r")
     assert (delay.blamed, delay.verdict) == ({score.ELSEWHERE: S}, "wrong")
 
 
 # ---- what the trace allows: spark computes until 10 s, then calls the NameNode until 20 s
 
-CALLING = attribute(Trace(0, 20 * S, (span("a", "spark", 0, 10 * S), span("b", "hdfs", 10 * S, 20 * S))))
+CALLING = attribute(trace_of(0, 20 * S, (span("a", "spark", 0, 10 * S), span("b", "hdfs", 10 * S, 20 * S))))
 CALL = Call("create", "/file", "main", 10 * S, 20 * S)
-WRONG_LAYER = attribute(Trace(0, 20 * S, (span("a", "spark", 0, 20 * S),)))
+WRONG_LAYER = attribute(trace_of(0, 20 * S, (span("a", "spark", 0, 20 * S),)))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_jvm_stopped_inside_a_call_looks_like_a_slow_daemon() -> None:
 
 def test_a_delay_is_hidden_if_the_critical_path_moves_on_meanwhile() -> None:
     spans = (span("a", "hdfs", 0, 10 * S), span("b", "spark", 10 * S, 20 * S))
-    attribution = attribute(Trace(0, 20 * S, spans))
+    attribution = attribute(trace_of(0, 20 * S, spans))
     assert score.blame(Injection("yarn/localise", 4 * S, 8 * S, 12 * S), attribution, "r").verdict == "hidden"
     assert score.blame(Injection("yarn/localise", 4 * S, 12 * S, 16 * S), attribution, "r").verdict == "wrong"
 
@@ -216,7 +216,7 @@ def test_a_planted_wrong_layer_fails_the_self_test(tmp_path: Path, monkeypatch: 
     assert [(recovery.verdict, recovery.held_ns) for recovery in right.recoveries] == [("found", delay.ns)]
     trace = assemble(Evidence(bundle))
     wrong = kinds.SpanKind("planted", "spark")
-    spans = tuple(replace(span, kind=wrong) if span.layer == "hdfs" else span for span in trace.spans)
+    spans = Spans.of(replace(span, kind=wrong) if span.layer == "hdfs" else span for span in trace.spans)
     monkeypatch.setattr(runs, "assemble", lambda evidence: replace(trace, spans=spans))
     planted = runs.score_run(plan, bundle, tmp_path)
     assert [(recovery.verdict, recovery.blamed) for recovery in planted.recoveries] == [("wrong", {"spark": delay.ns})]
@@ -229,7 +229,7 @@ def test_a_planted_wrong_layer_fails_the_self_test(tmp_path: Path, monkeypatch: 
 
 def test_a_blind_attribution_fails_the_self_test() -> None:
     wall_ns = len(POINTS) * S
-    everything = attribute(Trace(0, wall_ns, (span("a", "tensorflow", 0, wall_ns),)))
+    everything = attribute(trace_of(0, wall_ns, (span("a", "tensorflow", 0, wall_ns),)))
     delays = [Injection(name, S, i * S, (i + 1) * S) for i, name in enumerate(POINTS)]
     blind = SelftestRun(
         plans.Plan("feed", 0, (), {"feed/put": [1.0]}),

@@ -15,10 +15,10 @@ import pytest
 from analysis.studies import pictures
 from analysis.studies.layer_breakdown import COLUMNS, overhead_table, picture
 from analysis.studies.resource_use import ROLES, cores_by_role, draw, layer_table, rates, strips
+from dlobd.attribution.trace import Segment
 from dlobd.errors import UsageError
 from dlobd.record.resources import HostUse, LayerUse, ResourceUse
 from dlobd.record.run import Run
-from dlobd.schema import Segment
 from tests.records import layer_row
 from tests.records import run as run_of
 

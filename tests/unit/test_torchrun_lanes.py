@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Span
 from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
 from dlobd.evidence.recorder import Instant, RecordedProcess
-from dlobd.schema import Process, Span
+from dlobd.schema import Process
 from dlobd.spans import SpanKind
 from dlobd.timeline.builder import LaneBuilder
 from dlobd.timeline.ranks import Rank, whole_rank

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
+from dlobd.attribution.trace import Span
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import logs, records, spans
 from dlobd.evidence.expected.absence import MissingEvidence
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.schema import NotMeasured, Span
+from dlobd.schema import NotMeasured
 
 
 def missing(evidence: Evidence) -> tuple[MissingEvidence, ...]:

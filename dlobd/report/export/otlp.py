@@ -17,8 +17,9 @@ from collections.abc import Iterable, Mapping
 from dlobd import __version__
 from dlobd.attribution.attribute import Release, arranged, attribute, own_quality, releases
 from dlobd.attribution.nesting import Lane, NestedSpan
+from dlobd.attribution.trace import Span, Trace
 from dlobd.layers import UNATTRIBUTED
-from dlobd.schema import MAIN_LANE, ClockAnchor, Event, Process, Span, Trace
+from dlobd.schema import MAIN_LANE, ClockAnchor, Event, Process
 
 INTERNAL = 1
 """Number of `SPAN_KIND_INTERNAL`; OTLP's JSON encodes enumerations as numbers."""

@@ -14,9 +14,10 @@ from itertools import pairwise
 
 from dlobd.attribution.attribute import Release, arranged, attribute, critical_path, quality, releases
 from dlobd.attribution.nesting import by_lane
+from dlobd.attribution.trace import Segment, Span, Trace
 from dlobd.evidence.resources import SampledHost
 from dlobd.layers import title
-from dlobd.schema import Event, Process, Segment, Span, Trace
+from dlobd.schema import Event, Process
 
 _WALL_PID, _WALL_TID, _EVENTS_TID = 1, 1, 2
 

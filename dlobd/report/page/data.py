@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from dlobd import __version__
+from dlobd.attribution.trace import Attribution
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
 from dlobd.report import sentences, tables
@@ -26,7 +27,7 @@ from dlobd.report.page.steps import stepping_lanes, steps
 from dlobd.report.page.timeline import timeline
 from dlobd.report.summary import Summary, machine_of, slowest_rank, summary
 from dlobd.report.words import WORDS, layer_words
-from dlobd.schema import Attribution, Event
+from dlobd.schema import Event
 from dlobd.spans import INSTANTS
 
 MOST_POINTS = 300

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from dlobd.attribution.trace import Attribution
 from dlobd.layers import LAYERS, UNATTRIBUTED, title
 from dlobd.record.run import Run
-from dlobd.schema import Attribution
 
 SMALLEST = 0.002
 """Names with a smaller fraction of the wall time are drawn as one box with their count and total."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.trace import Attribution, Trace
 from dlobd.bundle.store import Bundle
 from dlobd.errors import DlobdError
 from dlobd.measures.frames import RunBundle
 from dlobd.record.run import Run
-from dlobd.schema import Attribution, Trace
 
 SHOWN_PROBLEMS = 8
 """Maximum changed files in the list; further files are counted."""

@@ -12,8 +12,8 @@ from statistics import median
 from typing import NamedTuple
 
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Span
 from dlobd.report.page.source import Source
-from dlobd.schema import Span
 
 MOST_BINS = 240
 """Maximum bins per rank."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from dlobd.attribution.attribute import critical_path, quality
 from dlobd.attribution.nesting import arrange, by_lane
+from dlobd.attribution.trace import Attribution, Segment, Span, Trace
 from dlobd.layers import UNATTRIBUTED
-from dlobd.schema import Attribution, Segment, Span, Trace
 
 MOST_SLICES = 8_000
 """Maximum number of slices; with more, short neighbours are aggregated."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dlobd import spans as kinds
+from dlobd.attribution.trace import Span
 from dlobd.evidence.evidence import Evidence
-from dlobd.schema import Span
 from dlobd.timeline.assemble import assemble
 from tests.cluster.test_ways import explained
 

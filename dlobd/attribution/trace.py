@@ -1,0 +1,325 @@
+"""Spans of a run on one time axis, in columns; and their attribution. Pure.
+
+A long run has millions of spans. `Spans` has a column per property, and has a value that many spans share, such as a
+wait or attributes, once. Its elements are `Span`s, made when they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, overload
+
+import numpy as np
+
+from dlobd.columns import MOST, NONE, Codes, Flags, Ints, Numbers, ints
+from dlobd.schema import MAIN_LANE, Clip, ClockAnchor, Event, Interval, LayerTime, NotMeasured, Process
+from dlobd.spans import Cause, SpanKind
+
+NOT_RELEASED = -MOST
+"""Value in the column `released_ns` without a release."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An interval of one layer in one lane. Spans of one lane nest; a lane is one sequential timeline.
+
+    Fields of a span that waits:
+        waits_for: lanes that release the span; it waits until the last of them ends.
+        released_ns: time of the release, if known; only `cause` can explain time after it.
+        rendezvous: key of a collective; the member that starts last releases the other members.
+        call: number of the collective among the collectives of its kind, or number of the step.
+        unknown: the evidence for this span's own time is missing; that time stays unattributed.
+        cause, cause_kind, cause_period_ns: text, row and period of the heartbeat, poll or sleep that explains wait time
+            without activity in the releasing lane, up to one period.
+
+    `detail` is the variable part of the name, such as the name of a Spark job.
+    """
+
+    id: str
+    parent: str | None
+    kind: SpanKind
+    process: Process
+    lane: str
+    start_ns: int
+    end_ns: int
+    detail: str = ""
+    waits_for: tuple[str, ...] = ()
+    released_ns: int | None = None
+    rendezvous: str = ""
+    call: int | None = None
+    cause: str = ""
+    cause_kind: Cause | None = None
+    cause_period_ns: int = 0
+    source: str = ""
+    resolution_ns: int = 1
+    truncated: bool = False
+    unknown: bool = False
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def layer(self) -> str:
+        """Layer of the span's kind."""
+        return self.kind.layer
+
+    @property
+    def name(self) -> str:
+        """Name of the span's kind, with `detail` inserted."""
+        return self.kind.text(self.detail)
+
+
+class Origin(NamedTuple):
+    """Lane, process and source of spans, and the part of their IDs before the number."""
+
+    lane: str
+    process: Process
+    source: str
+    id: str
+
+
+class Wait(NamedTuple):
+    """Wait of spans; see `Span`. The key of a collective is `rendezvous` and, if it has one, the number `call`."""
+
+    waits_for: tuple[str, ...] = ()
+    cause: str = ""
+    cause_kind: Cause | None = None
+    cause_period_ns: int = 0
+    rendezvous: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Spans(Sequence[Span]):
+    """Columns of spans; see `Span`.
+
+    origin, kind, wait, attrs: places in `origins`, `kinds` (a kind and `detail`), `waits` and `attributes`.
+    number: number of the ID; NONE if the ID has none.
+    parent: row of the recorded parent in the same lane, or NONE.
+    call: number of the collective or step, or NONE.
+    """
+
+    origin: Codes
+    number: Ints
+    parent: Ints
+    kind: Codes
+    start_ns: Ints
+    end_ns: Ints
+    resolution_ns: Ints
+    wait: Codes
+    released_ns: Ints
+    call: Ints
+    attrs: Codes
+    truncated: Flags
+    unknown: Flags
+    origins: Sequence[Origin]
+    kinds: Sequence[tuple[SpanKind, str]]
+    waits: Sequence[Wait]
+    attributes: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, spans: Iterable[Span]) -> Spans:
+        """Return the columns of spans."""
+        spans, origins, waits = list(spans), Numbers[Origin](), Numbers[Wait]()
+        attributes: list[Mapping[str, Any]] = [{}]
+        # kinds of two layers may have the same name
+        kinds: dict[tuple[int, str], tuple[int, SpanKind]] = {}
+        rows: dict[tuple[str, str], int] = {}
+        for row, span in enumerate(spans):
+            rows.setdefault((span.lane, span.id), row)
+            kinds.setdefault((id(span.kind), span.detail), (len(kinds), span.kind))
+            if span.attrs:
+                attributes.append(span.attrs)
+        numbered = np.cumsum([bool(span.attrs) for span in spans], dtype=np.int32)
+        return cls(
+            origin=_codes([origins[Origin(span.lane, span.process, span.source, span.id)] for span in spans]),
+            number=np.full(len(spans), NONE),
+            parent=ints([NONE if s.parent is None else rows.get((s.lane, s.parent), NONE) for s in spans]),
+            kind=_codes([kinds[id(span.kind), span.detail][0] for span in spans]),
+            start_ns=ints([span.start_ns for span in spans]),
+            end_ns=ints([span.end_ns for span in spans]),
+            resolution_ns=ints([span.resolution_ns for span in spans]),
+            wait=_codes([waits[_wait(span)] for span in spans]),
+            released_ns=ints([NOT_RELEASED if span.released_ns is None else span.released_ns for span in spans]),
+            call=ints([NONE if span.call is None else span.call for span in spans]),
+            attrs=np.where([bool(span.attrs) for span in spans], numbered, 0).astype(np.int32),
+            truncated=np.array([span.truncated for span in spans], np.bool_),
+            unknown=np.array([span.unknown for span in spans], np.bool_),
+            origins=list(origins),
+            kinds=[(kind, detail) for (_, detail), (_, kind) in kinds.items()],
+            waits=list(waits),
+            attributes=attributes,
+        )
+
+    @classmethod
+    def joined(cls, parts: Iterable[Spans]) -> Spans:
+        """Return the spans of all parts."""
+        parts = list(parts)
+        first = np.cumsum([0, *(len(part) for part in parts)])
+
+        def column(name: str) -> Any:
+            return np.concatenate([getattr(part, name) for part in parts])
+
+        def shared(name: str, values: str) -> tuple[Codes, list[Any]]:
+            before = np.cumsum([0, *(len(getattr(part, values)) for part in parts)])
+            places = [getattr(part, name) + np.int32(at) for part, at in zip(parts, before, strict=False)]
+            return np.concatenate(places), [value for part in parts for value in getattr(part, values)]
+
+        origin, origins = shared("origin", "origins")
+        kind, kinds = shared("kind", "kinds")
+        wait, waits = shared("wait", "waits")
+        attrs, attributes = shared("attrs", "attributes")
+        rows = [np.where(part.parent == NONE, NONE, part.parent + at) for part, at in zip(parts, first, strict=False)]
+        return cls(
+            **{name: column(name) for name in _COLUMNS},
+            parent=np.concatenate(rows),
+            origin=origin,
+            kind=kind,
+            wait=wait,
+            attrs=attrs,
+            origins=origins,
+            kinds=kinds,
+            waits=waits,
+            attributes=attributes,
+        )
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @overload
+    def __getitem__(self, at: int) -> Span: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Span]: ...
+    def __getitem__(self, at: int | slice) -> Span | list[Span]:
+        if isinstance(at, slice):
+            return list(self.rows(np.arange(len(self))[at]))
+        return next(self.rows(np.array([range(len(self))[at]])))
+
+    def __iter__(self) -> Iterator[Span]:
+        return self.rows(np.arange(len(self)))
+
+    def rows(self, rows: Ints) -> Iterator[Span]:
+        """Yield the spans of these rows."""
+        parents = self.parent[rows]
+        outer = iter(self.ids(parents[parents != NONE]))
+        times = (self.start_ns, self.end_ns, self.resolution_ns, self.released_ns, self.call)
+        shared = (self.origin, self.kind, self.wait, self.attrs)
+        others = (parents, self.truncated[rows], self.unknown[rows])
+        columns = (*(column[rows] for column in (*times, *shared)), *others)
+        for id_, *numbers in zip(self.ids(rows), *(column.tolist() for column in columns), strict=True):
+            start_ns, end_ns, resolution_ns, released_ns, call, origin, kind, wait, attrs, parent, *flags = numbers
+            lane, process, source, _ = self.origins[origin]
+            waits_for, cause, cause_kind, period_ns, rendezvous = self.waits[wait]
+            yield Span(
+                id=id_,
+                parent=None if parent == NONE else next(outer),
+                kind=self.kinds[kind][0],
+                process=process,
+                lane=lane,
+                start_ns=start_ns,
+                end_ns=end_ns,
+                detail=self.kinds[kind][1],
+                waits_for=waits_for,
+                released_ns=None if released_ns == NOT_RELEASED else released_ns,
+                rendezvous=f"{rendezvous} {call}" if rendezvous and call != NONE else rendezvous,
+                call=None if call == NONE else call,
+                cause=cause,
+                cause_kind=cause_kind,
+                cause_period_ns=period_ns,
+                source=source,
+                resolution_ns=resolution_ns,
+                truncated=flags[0],
+                unknown=flags[1],
+                attrs=self.attributes[attrs],
+            )
+
+    def ids(self, rows: Ints) -> Iterator[str]:
+        """Yield the IDs of rows."""
+        for origin, number in zip(self.origin[rows].tolist(), self.number[rows].tolist(), strict=True):
+            yield self.origins[origin].id if number == NONE else f"{self.origins[origin].id}{number}"
+
+    @cached_property
+    def lanes(self) -> list[str]:
+        """All lanes; the main lane is the first."""
+        return list(dict.fromkeys([MAIN_LANE, *(origin.lane for origin in self.origins)]))
+
+    @cached_property
+    def lane(self) -> Ints:
+        """Places in `lanes`."""
+        places = {lane: place for place, lane in enumerate(self.lanes)}
+        return ints([places[origin.lane] for origin in self.origins])[self.origin]
+
+    def of_kinds(self, wanted: Callable[[SpanKind], bool]) -> Flags:
+        """Return True for each span of a wanted kind."""
+        flags: Flags = np.array([wanted(kind) for kind, _ in self.kinds], np.bool_)[self.kind]
+        return flags
+
+
+_COLUMNS = ("number", "start_ns", "end_ns", "resolution_ns", "released_ns", "call", "truncated", "unknown")
+
+
+def _codes(values: list[int]) -> Codes:
+    return np.array(values, np.int32)
+
+
+def _wait(span: Span) -> Wait:
+    rendezvous = span.rendezvous if span.call is None else span.rendezvous.removesuffix(f" {span.call}")
+    return Wait(span.waits_for, span.cause, span.cause_kind, span.cause_period_ns, rendezvous)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """All spans of a run on one time axis. The wall time is [start_ns, end_ns) of the main lane."""
+
+    start_ns: int
+    end_ns: int
+    spans: Spans
+    anchors: tuple[ClockAnchor, ...] = ()
+    intervals: tuple[Interval, ...] = ()
+    not_measured: tuple[NotMeasured, ...] = ()
+    startup: tuple[Event, ...] = ()
+    teardown: tuple[Event, ...] = ()
+    clips: tuple[Clip, ...] = ()  # contradictions that importers corrected
+
+    @property
+    def wall_ns(self) -> int:
+        """Duration of the window, in nanoseconds."""
+        return self.end_ns - self.start_ns
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """The lanes in the order of their first span."""
+        spans = self.spans
+        first = np.full(len(spans.lanes), 2 * MOST)
+        np.minimum.at(first, spans.lane, spans.start_ns)
+        begun = [(lane != MAIN_LANE, at_ns, lane) for lane, at_ns in zip(spans.lanes, first.tolist(), strict=True)]
+        return tuple(lane for _, at_ns, lane in sorted(begun) if at_ns != 2 * MOST)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Part of the wall time with the span that it belongs to. `span` is None if no span was open."""
+
+    start_ns: int
+    end_ns: int
+    layer: str
+    span: Span | None
+    kind: Literal["span", "cause", "unexplained", "unattributed"]
+    chain: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """The wall time by layer: sum(layer.ns) + unattributed_ns == wall_ns, always."""
+
+    wall_ns: int
+    layers: tuple[LayerTime, ...]
+    unattributed_ns: int
+    not_measured: tuple[NotMeasured, ...]
+    intervals: tuple[Interval, ...]
+    clips: tuple[Clip, ...]
+    segments: tuple[Segment, ...]
+
+    @property
+    def unexplained_ns(self) -> int:
+        """Time inside layers that no evidence explains."""
+        return sum(layer.unexplained_ns for layer in self.layers)
