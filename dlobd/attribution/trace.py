@@ -7,8 +7,9 @@ wait or attributes, once. Its elements are `Span`s, made when they are read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -151,24 +152,55 @@ class Spans(Sequence[Span]):
         )
 
     @classmethod
-    def joined(cls, parts: Iterable[Spans]) -> Spans:
-        """Return the spans of all parts."""
-        parts = list(parts)
-        first = np.cumsum([0, *(len(part) for part in parts)])
+    def made(
+        cls, origin: Origin, kinds: Sequence[tuple[SpanKind, str]], start_ns: Ints, end_ns: Ints, **columns: Any
+    ) -> Spans:
+        """Return spans of one origin. Without a given column they have no wait, call, parent or attributes."""
+        none, zero, no = (
+            np.full_like(start_ns, NONE),
+            np.zeros_like(start_ns, np.int32),
+            np.zeros_like(start_ns, np.bool_),
+        )
+        values: dict[str, Any] = {
+            "number": none,
+            "parent": none,
+            "call": none,
+            "truncated": no,
+            "unknown": no,
+            "origin": zero,
+            "kind": zero,
+            "wait": zero,
+            "attrs": zero,
+            "resolution_ns": np.ones_like(start_ns),
+            "released_ns": np.full_like(start_ns, NOT_RELEASED),
+            "waits": [Wait()],
+            "attributes": [{}],
+        }
+        return cls(origins=[origin], kinds=kinds, start_ns=start_ns, end_ns=end_ns, **values | columns)
+
+    @classmethod
+    def joined(cls, parts: Iterable[Span | Spans]) -> Spans:
+        """Return the spans of all parts, in their order. A parent is in the same part, or among spans side by side."""
+        blocks: list[Spans] = []
+        for is_one, group in groupby(parts, lambda part: isinstance(part, Span)):
+            same: Any = list(group)
+            blocks += [cls.of(same)] if is_one else same
+        blocks = blocks or [cls.of(())]
+        first = np.cumsum([0, *map(len, blocks)])
 
         def column(name: str) -> Any:
-            return np.concatenate([getattr(part, name) for part in parts])
+            return np.concatenate([getattr(part, name) for part in blocks])
 
         def shared(name: str, values: str) -> tuple[Codes, list[Any]]:
-            before = np.cumsum([0, *(len(getattr(part, values)) for part in parts)])
-            places = [getattr(part, name) + np.int32(at) for part, at in zip(parts, before, strict=False)]
-            return np.concatenate(places), [value for part in parts for value in getattr(part, values)]
+            before = np.cumsum([0, *(len(getattr(part, values)) for part in blocks)])
+            places = [getattr(part, name) + np.int32(at) for part, at in zip(blocks, before, strict=False)]
+            return np.concatenate(places), [value for part in blocks for value in getattr(part, values)]
 
         origin, origins = shared("origin", "origins")
         kind, kinds = shared("kind", "kinds")
         wait, waits = shared("wait", "waits")
         attrs, attributes = shared("attrs", "attributes")
-        rows = [np.where(part.parent == NONE, NONE, part.parent + at) for part, at in zip(parts, first, strict=False)]
+        rows = [np.where(part.parent == NONE, NONE, part.parent + at) for part, at in zip(blocks, first, strict=False)]
         return cls(
             **{name: column(name) for name in _COLUMNS},
             parent=np.concatenate(rows),
@@ -247,6 +279,13 @@ class Spans(Sequence[Span]):
         """Places in `lanes`."""
         places = {lane: place for place, lane in enumerate(self.lanes)}
         return ints([places[origin.lane] for origin in self.origins])[self.origin]
+
+    def where(self, wanted: Flags) -> Spans:
+        """Return the spans with a flag."""
+        place = np.append(np.where(wanted, np.cumsum(wanted) - 1, NONE), NONE)
+        names = ("origin", "kind", "wait", "attrs", *_COLUMNS)
+        columns = {name: getattr(self, name)[wanted] for name in names}
+        return replace(self, parent=place[self.parent[wanted]], **columns)
 
     def of_kinds(self, wanted: Callable[[SpanKind], bool]) -> Flags:
         """Return True for each span of a wanted kind."""

@@ -5,65 +5,66 @@ Blocks leave the queue in the order of the puts, so running sums of bytes (items
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate
+
+import numpy as np
 
 from dlobd import spans as kinds
-from dlobd.evidence.recorder import RecordedSpan
+from dlobd.columns import NONE, Ints
+from dlobd.evidence.recorded_spans import RecordedSpans
 
 
-def given_ns(gets: Sequence[RecordedSpan], puts: Sequence[RecordedSpan]) -> dict[int, int]:
-    """Map the start of each get to the end of its block's put; stop at a get of unknown size."""
-    return _passed(_known(gets), _known(puts), 0)
+def given_ns(gets: RecordedSpans, puts: Sequence[RecordedSpans]) -> Ints:
+    """Return for each get the end of its block's put; NONE from a get of unknown size on."""
+    return _passed([gets], puts, 0)
 
 
-def room_ns(puts: Sequence[RecordedSpan], gets: Sequence[RecordedSpan], capacity_bytes: int) -> dict[int, int]:
-    """Map the start of each put to the time at which the pipe had room for its block; 0 if it always had."""
-    return _passed(_known(puts), _known(gets), capacity_bytes)
+def room_ns(puts: Sequence[RecordedSpans], gets: Sequence[RecordedSpans], capacity_bytes: int) -> Ints:
+    """Return for each put the time at which the pipe had room for its block: 0 if it always had, NONE if unknown."""
+    return _passed(puts, gets, capacity_bytes)
 
 
-def without_reads(spans: Sequence[RecordedSpan]) -> list[tuple[int, int]]:
-    """Return the sorted, disjoint intervals in which the feed tasks of a Python worker read no block from Spark."""
-    found = []
-    reads = sorted((span.start_ns, span.end_ns) for span in spans if span.name == kinds.READ_BLOCK)
-    for task in spans:
-        if task.name != kinds.FEED_TASK:
-            continue
-        begun_ns = task.start_ns
-        for start_ns, end_ns in reads[bisect_left(reads, (task.start_ns,)) : bisect_left(reads, (task.end_ns,))]:
-            if begun_ns < start_ns:
-                found.append((begun_ns, start_ns))
-            begun_ns = end_ns
-        if begun_ns < task.end_ns:
-            found.append((begun_ns, task.end_ns))
+def without_reads(spans: RecordedSpans) -> Ints:
+    """Return the sorted, disjoint intervals [start, end) in which the feed tasks of a Python worker read no block from
+    Spark; shape (n, 2)."""
+    tasks, reads = spans.named(kinds.FEED_TASK), spans.named(kinds.READ_BLOCK)
+    reads = reads.where(np.argsort(reads.start_ns, kind="stable"))
+    first = np.searchsorted(reads.start_ns, tasks.start_ns)
+    sizes = np.maximum(0, np.searchsorted(reads.start_ns, tasks.end_ns) - first)
+    inside = np.arange(sizes.sum()) + np.repeat(first - np.cumsum(sizes) + sizes, sizes)
+    # an interval begins with the task, and after each read; it ends with the next read, or with the task
+    begins = np.insert(reads.end_ns[inside], np.cumsum(sizes) - sizes, tasks.start_ns)
+    ends = np.insert(reads.start_ns[inside], np.cumsum(sizes), tasks.end_ns)
+    found = np.stack([begins, ends], axis=1)[begins < ends]
+    return found[np.argsort(found[:, 0], kind="stable")]
+
+
+def _passed(own: Sequence[RecordedSpans], others: Sequence[RecordedSpans], slack_bytes: int) -> Ints:
+    """Return for each transfer the time at which the other side had transferred as many bytes, less the slack."""
+    (ends_ns, amounts, _), (_, needed, place) = _known(others), _known(own)
+    moved, none = np.cumsum(amounts), needed == 0  # a get of nothing saw the end of the feed
+    needed = np.cumsum(needed) - slack_bytes
+    index = np.searchsorted(moved, needed)
+    at_ns = np.append(ends_ns, NONE)[index]
+    found = np.full(sum(map(len, own)), NONE)
+    found[place] = np.where(none, NONE, np.where(needed <= 0, 0, at_ns))
     return found
 
 
-def _passed(own: Sequence[RecordedSpan], others: Sequence[RecordedSpan], slack_bytes: int) -> dict[int, int]:
-    """Map the start of each transfer to the time at which the other side had transferred as many bytes, less the
-    slack."""
-    moved = list(accumulate(_amount(span) for span in others))
-    found = {}
-    for one, upto in zip(own, accumulate(_amount(span) for span in own), strict=True):
-        needed = upto - slack_bytes
-        if not _amount(one):
-            continue  # the get saw the end of the feed
-        if needed <= 0:
-            found[one.start_ns] = 0
-        elif (index := bisect_left(moved, needed)) < len(others):
-            found[one.start_ns] = others[index].end_ns
-    return found
-
-
-def _known(spans: Sequence[RecordedSpan]) -> list[RecordedSpan]:
-    known = []
-    for span in sorted(spans, key=lambda span: span.start_ns):
-        if span.truncated or not {"bytes", "items"} & span.attrs.keys():
-            break
-        known.append(span)
-    return known
-
-
-def _amount(span: RecordedSpan) -> int:
-    return int(span.attrs["bytes"] if "bytes" in span.attrs else span.attrs["items"])
+def _known(parts: Sequence[RecordedSpans]) -> tuple[Ints, Ints, Ints]:
+    """Return end, amount and place of the transfers before the first of unknown size, in the order of start."""
+    if not parts:
+        return (np.zeros(0, np.int64),) * 3
+    start_ns = np.concatenate([part.start_ns for part in parts])
+    end_ns = np.concatenate([part.end_ns for part in parts])
+    by_bytes = np.concatenate([part.has("bytes") for part in parts])
+    amount = np.where(
+        by_bytes,
+        np.concatenate([part.values("bytes") for part in parts]),
+        np.concatenate([part.values("items") for part in parts]),
+    )
+    sized = by_bytes | np.concatenate([part.has("items") for part in parts])
+    known = sized & ~np.concatenate([part.truncated for part in parts])
+    order = np.argsort(start_ns, kind="stable")
+    order = order[: np.argmin(np.append(known[order], False))]
+    return end_ns[order], amount[order], order

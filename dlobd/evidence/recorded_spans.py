@@ -136,7 +136,19 @@ class RecordedSpans(Sequence[RecordedSpan]):
 
     def named(self, *names: str) -> RecordedSpans:
         """Return the spans with one of these names."""
-        return self.where(self.is_named(*names))
+        rows = [self._rows_of_kinds[code] for code, (_, name) in enumerate(self.kinds) if name in names]
+        return self.where(np.sort(np.concatenate(rows)) if rows else np.zeros(0, np.int64))
+
+    @cached_property
+    def _rows_of_kinds(self) -> list[Ints]:
+        order = np.argsort(self.kind, kind="stable")
+        return np.split(order, np.searchsorted(self.kind[order], np.arange(1, len(self.kinds))))
+
+    def other_threads(self) -> Iterator[tuple[str, Flags]]:
+        """Yield the name of each thread, except the main thread, with a flag for each of its spans."""
+        for thread, code in sorted((self.threads[code], code) for code in np.unique(self.thread).tolist()):
+            if thread:
+                yield thread, self.thread == code
 
     def is_named(self, *names: str) -> Flags:
         """Return True for each span with one of these names."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
+from dlobd.columns import NONE, Ints
 from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.evidence.spark import Task
@@ -41,18 +43,16 @@ class Served:
     A task has its outermost spans. A span without a task, such as an import, prepares the next task."""
 
     def __init__(self, process: RecordedProcess) -> None:
-        tops = [span for span in process.spans if not span.parent and not span.thread]
-        tops.sort(key=lambda span: span.start_ns)
-        self._starts = [span.start_ns for span in tops]
-        self._tasks: list[int | None] = []
-        task: int | None = None
-        for span in reversed(tops):
-            own: int | None = span.attrs.get("task_attempt")
-            task = task if own is None else own
-            self._tasks.append(task)
-        self._tasks.reverse()
+        spans = process.spans
+        tops = spans.where((spans.parent == 0) & spans.in_main_thread)
+        tops = tops.where(np.argsort(tops.start_ns, kind="stable"))
+        task = tops.values("task_attempt", NONE)
+        # each span without a task belongs to the next span with one
+        places = np.where(task == NONE, len(task), np.arange(len(task)))
+        following = np.minimum.accumulate(places[::-1])[::-1]
+        self._starts_ns, self._tasks = tops.start_ns, np.append(task, NONE)[following]
 
-    def at(self, at_ns: int) -> int | None:
-        """Return the ID of the task served at a time; None if no such task was recorded."""
-        begun = max(0, bisect_right(self._starts, at_ns) - 1)
-        return self._tasks[begun] if self._tasks else None
+    def at(self, at_ns: Ints) -> Ints:
+        """Return the ID of the task served at each time; NONE if no such task was recorded."""
+        begun = np.maximum(0, np.searchsorted(self._starts_ns, at_ns, "right") - 1)
+        return np.append(self._tasks, NONE)[begun]

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dlobd import spans as kinds
-from dlobd.attribution.trace import Span
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.evidence.rpc import Call
@@ -16,7 +15,7 @@ from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process
 from dlobd.spans import Details, SpanKind
 from dlobd.timeline import jvm
-from dlobd.timeline.builder import LaneBuilder, place_calls, poll_ns
+from dlobd.timeline.builder import LaneBuilder, Part, place_calls, poll_ns
 
 RM_LOG = "RM log"
 NM_LOG = "NM log"
@@ -34,7 +33,7 @@ def nm_heartbeat(evidence: Evidence) -> Details:
     return kinds.NM_HEARTBEAT.fields()
 
 
-def build(evidence: Evidence, host: str) -> list[Span]:
+def build(evidence: Evidence, host: str) -> list[Part]:
     """Return the spans of the application; none if it was never submitted."""
     lane = LaneBuilder(evidence.application_lane, Process(host, "application-master", 0, 0))
     app = evidence.yarn.application.at
@@ -59,7 +58,7 @@ def build(evidence: Evidence, host: str) -> list[Span]:
     _add_jvm(lane, evidence, last, from_ns)
     lane.log(kinds.AM_STOPS, until_ns, unregister or finished, "AM log")
     lane.log(kinds.UNREGISTER_APPLICATION, unregister, finished, "AM log, " + RM_LOG)
-    return lane.spans
+    return lane.parts
 
 
 def _add_start(

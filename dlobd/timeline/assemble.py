@@ -9,17 +9,21 @@ Each arrow is a wait of the left lane for the right lane; each lane has a module
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
 
 from dlobd import spans as kinds
 from dlobd.attribution.trace import Span, Spans, Trace
+from dlobd.columns import NONE
 from dlobd.evidence import slots
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.search import missing, not_measured, unknown
 from dlobd.evidence.log4j import RESOLUTION_NS, LogLine
 from dlobd.evidence.recorder import TRAINING, RecordedProcess, RecordedSpan
-from dlobd.evidence.spark import Job, Task
 from dlobd.evidence.timestamp import error_of, widened_event, widened_span
 from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.schema import MAIN_LANE, NOT_PART, Clip, NotMeasured, Process
@@ -29,11 +33,12 @@ from dlobd.timeline import application as application_lane
 from dlobd.timeline import driver as driver_lane
 from dlobd.timeline import executor as executor_lane
 from dlobd.timeline import rank as rank_lane
-from dlobd.timeline.builder import LaneBuilder, Resolve
+from dlobd.timeline.builder import LaneBuilder, Part, begin_ns
 from dlobd.timeline.driver import last_notice_ns, last_task
 from dlobd.timeline.executor import lane_of, lane_of_task
 from dlobd.timeline.ranks import ON_DRIVER, Rank
 from dlobd.timeline.ranks import ranks as ranks_of
+from dlobd.timeline.recorded import Resolve, placed
 
 FEEDS = (kinds.FEED_JOB, kinds.TFCLUSTER_TRAIN)
 """Waits of the driver that end with Spark's tasks, and that trainers can delay."""
@@ -54,6 +59,8 @@ IN_USER_CODE = NotMeasured("hdfs", "user", "reads and writes of HDFS by your cod
 
 WITHOUT_YARN = NotMeasured("yarn", "", f"{NOT_PART}: Spark's own Master and Workers start the executors")
 
+T = TypeVar("T")
+
 
 def assemble(evidence: Evidence) -> Trace:
     """Return the trace of a run. Raises BundleError if nothing was submitted."""
@@ -63,48 +70,50 @@ def assemble(evidence: Evidence) -> Trace:
     host = evidence.host
     ranks = ranks_of(evidence)
     waits = _Waits(evidence, ranks)
-    spans = _client(evidence, host)
-    spans += driver_lane.build(evidence, host, ranks, waits.resolve, waits.held_ns)
+    parts = _client(evidence, host)
+    parts += driver_lane.build(evidence, host, ranks, waits.resolve, waits.held_ns)
     on_executors = []
     for application in evidence.applications:
-        spans += application_lane.build(application, host)
+        parts += application_lane.build(application, host)
         on_executors += [(application, *executor) for executor in application.executor_containers.items()]
+    ranks_on = _grouped(ranks, lambda rank: rank.executor)
     for application, executor, container in on_executors:
-        here = [rank for rank in ranks if rank.executor == executor]
+        here = ranks_on.get(executor, [])
         in_task = [(rank, *bounds) for rank in here if (bounds := waits.in_task(rank))]
-        work = executor_lane.Executor(executor, container, _tasks(evidence, executor), here, in_task)
+        work = executor_lane.Executor(executor, container, waits.tasks[executor], here, in_task)
         lane = executor_lane.build(application, host, work, waits.resolve)
-        spans += lane
-        start_ns = min((span.start_ns for span in lane), default=None)
-        puts = [put for process in evidence.recorded_in(container) for put in process.named(kinds.PUT)]
+        parts += lane
+        start_ns = begin_ns(lane)
+        puts = [process.named(kinds.PUT) for process in evidence.recorded_in(container)]
         for rank in here:
             inside = any(rank is other for other, _, _ in in_task)
             # the same role may have run on another executor before
             other_ns = [r.end_ns for r in ranks if r.lane == rank.lane and r.start_ns < rank.start_ns]
             before_ns = min(max([*other_ns, rank.start_ns if start_ns is None else start_ns]), rank.start_ns)
             own = executor_lane.lanes_of(application, executor)
-            spans += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve, puts)
+            parts += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve, puts)
             start_ns = rank.end_ns
-    spans += _on_driver(evidence, ranks, waits.resolve)
-    spans += rank_lane.servers(evidence)
-    spans += _children(evidence)
-    spans += hdfs_use.datanode_calls(evidence, spans)
-    spans += hdfs_use.close_retries(evidence, spans)
+    parts += _on_driver(evidence, ranks, waits.resolve)
+    parts += rank_lane.servers(evidence)
+    parts += _children(evidence)
+    parts += hdfs_use.datanode_calls(evidence, parts)
+    parts += hdfs_use.close_retries(evidence, parts)
     startup, teardown = anatomy.events(evidence, ranks)
+    spans = Spans.joined(widened_span(part) if isinstance(part, Span) else part for part in parts)
     if evidence.topology.by_hand:
-        spans = [*_inside(spans, window["exec_ns"], window["exit_ns"])]
+        spans = _inside(spans, window["exec_ns"], window["exit_ns"])
     absences = missing(evidence)
+    spans = unknown(spans, absences)
     in_script = (_in_own_main(ranks), IN_USER_CODE, *_in_python_workers(evidence))
     lacking = in_script if evidence.topology.user_script else rank_lane.exchange_not_measured(evidence.job)
     if not evidence.topology.has_yarn:
         master = evidence.topology.own_master
         by_script = f"{NOT_PART}: the script set its master to {master}"
         lacking = (*lacking, replace(WITHOUT_YARN, why=by_script) if master else WITHOUT_YARN)
-    spans = [widened_span(span) for span in unknown(spans, absences)]
     return Trace(
         start_ns=window["exec_ns"],
         end_ns=window["exit_ns"],
-        spans=Spans.of(spans),
+        spans=spans,
         anchors=evidence.anchors,
         intervals=tuple(hdfs_use.intervals(evidence)),
         not_measured=(*lacking, *not_measured(absences)),
@@ -134,16 +143,13 @@ def _in_python_workers(evidence: Evidence) -> Iterator[NotMeasured]:
         yield NotMeasured("spark", "user", f"parts of tasks in Python workers: unknown, because {mark.attrs['cause']}")
 
 
-def _inside(spans: Iterable[Span], start_ns: int, end_ns: int) -> Iterator[Span]:
-    """Yield spans clipped to the window: the driver of an application submitted by hand outlives the window."""
-    for span in spans:
-        begin_ns, until_ns = max(span.start_ns, start_ns), min(span.end_ns, end_ns)
-        if begin_ns < until_ns:
-            whole = (begin_ns, until_ns) == (span.start_ns, span.end_ns)
-            yield span if whole else replace(span, start_ns=begin_ns, end_ns=until_ns)
+def _inside(spans: Spans, start_ns: int, end_ns: int) -> Spans:
+    """Return spans clipped to the window: the driver of an application submitted by hand outlives the window."""
+    clipped = replace(spans, start_ns=np.maximum(spans.start_ns, start_ns), end_ns=np.minimum(spans.end_ns, end_ns))
+    return clipped.where(clipped.start_ns < clipped.end_ns)
 
 
-def _client(evidence: Evidence, host: str) -> list[Span]:
+def _client(evidence: Evidence, host: str) -> list[Part]:
     window, waits_for = evidence.window, evidence.topology.client_waits_for
     lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
     if evidence.topology.by_hand:
@@ -151,14 +157,14 @@ def _client(evidence: Evidence, host: str) -> list[Span]:
         lane.add(
             kinds.APPLICATION, *bounds, application_lane.RM_REST, waits_for=(waits_for,), resolution_ns=resolution_ns
         )
-        return lane.spans
+        return lane.parts
     started_ns, source = window["started_ns"], driver_lane.CLIENT
     lane.add(kinds.START_SPARK_SUBMIT, window["exec_ns"], started_ns, source)
     lane.add(kinds.WAIT_FOR_SPARK_SUBMIT, started_ns, window["exit_ns"], source, waits_for=(waits_for,))
-    return lane.spans
+    return lane.parts
 
 
-def _on_driver(evidence: Evidence, ranks: Sequence[Rank], resolve: Resolve) -> Iterator[Span]:
+def _on_driver(evidence: Evidence, ranks: Sequence[Rank], resolve: Resolve) -> Iterator[Part]:
     """Yield the spans of the trainers that the driver started."""
     own = [rank for rank in ranks if rank.executor == ON_DRIVER]
     begun_ns = evidence.driver_process.opened_ns if evidence.driver_process else 0
@@ -167,20 +173,20 @@ def _on_driver(evidence: Evidence, ranks: Sequence[Rank], resolve: Resolve) -> I
         yield from rank_lane.build(rank, (DRIVER_LANE,), before_ns, False, None, resolve)
 
 
-def _children(evidence: Evidence) -> Iterator[Span]:
+def _children(evidence: Evidence) -> Iterator[Part]:
     """Yield the spans of processes that user code forked, in lanes that no other lane waits for: the time of the code
     that forked them is in its own lane."""
     for process in evidence.children:
         executor = evidence.executor_of.get(process.path.parent.name)
         lane = f"{lane_of(executor) if executor else DRIVER_LANE}/child-{process.process.pid}"
-        builder = LaneBuilder(lane, process.process)
-        builder.add_recorded(process, process.spans, lambda span, wait: {})
-        yield from builder.spans
+        yield placed(lane, process, process.spans)
 
 
-def _tasks(evidence: Evidence, executor: str) -> list[tuple[Job, Task]]:
-    tasks = [(job, task) for job in evidence.driver.log.jobs for task in job.tasks if task.executor == executor]
-    return sorted(tasks, key=lambda pair: pair[1].start_ns)
+def _grouped(items: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = defaultdict(list)
+    for item in items:
+        found[key(item)].append(item)
+    return found
 
 
 def reversed_messages(evidence: Evidence) -> Iterator[Clip]:
@@ -214,14 +220,12 @@ def at_ns(line: LogLine | None) -> int | None:
     return line.at_ns if line else None
 
 
-def reversed_waits(spans: Iterable[Span]) -> Iterator[Clip]:
+def reversed_waits(spans: Spans) -> Iterator[Clip]:
     """Yield waits that ended before their release, beyond the uncertainty of both times."""
-    for span in spans:
-        if span.released_ns is None or span.truncated:
-            continue
-        early_ns = span.released_ns - span.end_ns
-        if early_ns > 2 * span.resolution_ns:
-            yield Clip("inconsistent", span.id, early_ns)
+    early_ns = spans.released_ns - spans.end_ns  # without a release it is below 0
+    rows = np.flatnonzero((early_ns > 2 * spans.resolution_ns) & ~spans.truncated)
+    for id_, ns in zip(spans.ids(rows), early_ns[rows].tolist(), strict=True):
+        yield Clip("inconsistent", id_, ns)
 
 
 class _Waits:
@@ -231,7 +235,9 @@ class _Waits:
         self._evidence = evidence
         self._ranks = ranks
         self._containers = evidence.executor_containers
-        self._tasks = {executor: _tasks(evidence, executor) for executor in self._containers}
+        pairs = ((job, task) for job in evidence.driver.log.jobs for task in job.tasks)
+        by_executor = _grouped(pairs, lambda pair: pair[1].executor)
+        self.tasks = {e: sorted(by_executor.get(e, []), key=lambda pair: pair[1].start_ns) for e in self._containers}
         self._finished = {executor: log.finished for executor, log in evidence.executors.items()}
         # times and lanes of reservations
         self._reservations = sorted((s.end_ns, lane) for s, lane in self._named(kinds.REGISTER_RESERVATION))
@@ -246,7 +252,8 @@ class _Waits:
 
     def _lane(self, executor: str, process: RecordedProcess, at_ns: int) -> str:
         own = next((rank.lane for rank in self._ranks if rank.whole and rank.process is process), None)
-        return own or lane_of(executor, self._evidence.slot_of(executor, slots.Served(process).at(at_ns)))
+        task = int(slots.Served(process).at(np.array([at_ns]))[0])
+        return own or lane_of(executor, self._evidence.slot_of(executor, None if task == NONE else task))
 
     def exit_of(self, rank: Rank) -> int | None:
         """Return the time at which the executor's task noticed the exit of its trainer; None if it did not wait."""
@@ -264,7 +271,7 @@ class _Waits:
         here = self._evidence.recorded_in(self._containers[rank.executor])
         if rank.process.parent in {process.process.pid for process in here if process.named(kinds.START_TASK)}:
             return None  # its start task has ended; a feed's task may contain the trainer by chance
-        for _, task in self._tasks[rank.executor]:
+        for _, task in self.tasks[rank.executor]:
             end_ns = self._finished[rank.executor].get(task.id)
             if task.start_ns <= trainer.start_ns and (end_ns is None or trainer.end_ns <= end_ns):
                 return rank.start_ns, trainer.end_ns

@@ -1,4 +1,4 @@
-"""Makes spans with IDs, and copies recorded spans to a lane."""
+"""Builds lanes: spans that logs describe, with IDs, and recorded spans."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Unpack
 
+import numpy as np
+
 from dlobd import spans as kinds
-from dlobd.attribution.trace import Span
-from dlobd.errors import BundleError
+from dlobd.attribution.trace import Origin, Span, Spans
 from dlobd.evidence.log4j import RESOLUTION_NS
-from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.recorded_spans import RecordedSpans
+from dlobd.evidence.recorder import RecordedProcess
 from dlobd.evidence.rpc import Call
 from dlobd.layers import YARN
 from dlobd.schema import Process
-from dlobd.spans import Details, SpanKind, cause_of, kind_of
+from dlobd.spans import Details, SpanKind
+from dlobd.timeline.recorded import OWN_MARK, Handover, Lanes, Resolve, placed, without_roles
 
-OWN_MARK = "own mark"
-
-Resolve = Callable[[RecordedSpan, Details], Details]
-"""Turns a recorded wait, which names roles such as `@feeder`, into the wait of a `Span`, which names lanes."""
+Part = Span | Spans
+"""A span that logs describe, or recorded spans."""
 
 
 @dataclass(slots=True)
@@ -31,7 +32,12 @@ class LaneBuilder:
     lane: str
     process: Process
     since_ns: int | None = None
-    spans: list[Span] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def spans(self) -> list[Span]:
+        """All spans so far."""
+        return [span for part in self.parts for span in ((part,) if isinstance(part, Span) else part)]
 
     def add(
         self,
@@ -47,9 +53,13 @@ class LaneBuilder:
         """Add a span unless a bound is unknown or both are equal. `nesting` corrects an end before the start."""
         if start_ns is None or end_ns is None or end_ns == start_ns:
             return
+        where = (self._next_id, None, kind, process or self.process, self.lane)
+        self.parts.append(Span(*where, start_ns, end_ns, source=source, resolution_ns=resolution_ns, **more))
+
+    @property
+    def _next_id(self) -> str:
         part = "" if self.since_ns is None else f"{self.process.pid}-{self.since_ns}/"
-        where = (f"{self.lane}/{part}{len(self.spans)}", None, kind, process or self.process, self.lane)
-        self.spans.append(Span(*where, start_ns, end_ns, source=source, resolution_ns=resolution_ns, **more))
+        return f"{self.lane}/{part}{len(self.parts)}"
 
     def log(
         self, kind: SpanKind, start_ns: int | None, end_ns: int | None, source: str, **more: Unpack[Details]
@@ -60,51 +70,42 @@ class LaneBuilder:
     def add_recorded(
         self,
         process: RecordedProcess,
-        spans: Iterable[RecordedSpan] | None = None,
-        resolve: Resolve = lambda span, wait: wait,
+        spans: RecordedSpans | None = None,
+        resolve: Resolve = without_roles,
+        lanes: Lanes | None = None,
+        handover: Handover | None = None,
     ) -> None:
-        """Add recorded spans, by default those of the main thread. Raises BundleError for an unregistered kind."""
-        prefix = f"{self.lane}/{process.process.pid}-{process.opened_ns}"
-        for span in [s for s in process.spans if not s.thread] if spans is None else spans:
-            number = span.call is not None
-            wait = resolve(span, {**span.wait})
-            more: Details = {**wait, "truncated": span.truncated, "attrs": span.attrs}
-            more["waits_for"] = tuple(wait.get("waits_for", ()))
-            if cause := wait.get("cause"):
-                more["cause_kind"] = cause_of(cause)
-            if (found := kind_of(span.layer, span.name)) is None:
-                raise BundleError(
-                    f"{process.path} has a span of unknown kind: layer {span.layer!r}, name {span.name!r}.",
-                    "read the run with the version of dlobd that recorded it",
-                )
-            kind, more["detail"] = found
-            self.spans.append(
-                Span(
-                    f"{prefix}-{span.id}",
-                    f"{prefix}-{span.parent}" if span.parent else None,
-                    kind,
-                    process.process,
-                    self.lane,
-                    span.start_ns,
-                    # a span without an end has no known duration
-                    span.end_ns if span.truncated else max(span.end_ns, span.start_ns + 1),
-                    source=OWN_MARK,
-                    # all members of a collective share this key, such as `step 7`
-                    rendezvous=f"{span.rendezvous} {span.call}" if span.rendezvous and number else span.rendezvous,
-                    call=span.call,
-                    **more,
-                )
-            )
+        """Add recorded spans, by default those of the main thread; see `placed`."""
+        if spans is None:
+            spans = process.spans.where(process.spans.in_main_thread)
+        if handover is not None:
+            origin = Origin(self.lane, self.process, OWN_MARK, f"{self._next_id}-")
+            self.parts.append(handover.spans(origin, spans))
+        self.parts.append(placed(self.lane, process, spans, resolve, lanes, handover))
 
 
-def of_threads(lane: str, process: RecordedProcess, spans: Sequence[RecordedSpan], resolve: Resolve) -> list[Span]:
+def spans_of(parts: Iterable[Part], wanted: Callable[[SpanKind], bool]) -> Iterator[Span]:
+    """Yield the spans of wanted kinds."""
+    for part in parts:
+        if isinstance(part, Spans):
+            yield from part.rows(np.flatnonzero(part.of_kinds(wanted)))
+        elif wanted(part.kind):
+            yield part
+
+
+def begin_ns(parts: Iterable[Part]) -> int | None:
+    """Return the first start; None without a span."""
+    return min(
+        (part.start_ns if isinstance(part, Span) else int(part.start_ns.min()) for part in parts if part), default=None
+    )
+
+
+def of_threads(
+    lane: str, process: RecordedProcess, spans: RecordedSpans, resolve: Resolve = without_roles
+) -> list[Part]:
     """Return spans of the other threads of a process, in one lane per thread."""
-    found: list[Span] = []
-    for thread in sorted({span.thread for span in spans if span.thread}):
-        beside = LaneBuilder(f"{lane}/{thread}", process.process)
-        beside.add_recorded(process, [span for span in spans if span.thread == thread], resolve)
-        found += beside.spans
-    return found
+    threads = spans.other_threads()
+    return [placed(f"{lane}/{name}", process, spans.where(some), resolve) for name, some in threads]
 
 
 def place_calls(

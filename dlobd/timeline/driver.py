@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import urlsplit
 
 from dlobd import spans as kinds
-from dlobd.attribution.trace import Span
 from dlobd.evidence import rpc
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
@@ -21,9 +20,10 @@ from dlobd.schema import Process
 from dlobd.spans import Details
 from dlobd.timeline import jvm, torchrun
 from dlobd.timeline.application import RM_LOG
-from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads, place_calls, poll_ns
+from dlobd.timeline.builder import LaneBuilder, Part, of_threads, place_calls, poll_ns
 from dlobd.timeline.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of, lane_of_task
 from dlobd.timeline.ranks import Rank, last_executor
+from dlobd.timeline.recorded import OWN_MARK, Resolve
 from dlobd.timeline.tasks import critical
 from dlobd.timeline.waiting_threads import WaitingThreads
 from dlobd.tracing.clock import tick_ns
@@ -38,7 +38,7 @@ HeldNs = Callable[[RecordedSpan], int | None]
 
 def build(
     evidence: Evidence, host: str, ranks: Sequence[Rank], resolve: Resolve, held_ns: HeldNs = lambda wait: None
-) -> list[Span]:
+) -> list[Part]:
     """Return the spans of the driver, and in cluster mode also those of spark-submit's own lane."""
     driver = LaneBuilder(DRIVER_LANE, Process(host, "driver", 0, evidence.window["pid"]))
     python = evidence.driver_process
@@ -48,12 +48,12 @@ def build(
     if evidence.topology.by_hand:
         # the window begins after the start of spark-submit, and ends before its end
         _add_driver(driver, evidence, ranks, resolve, held_ns, waiting)
-        return driver.spans
+        return driver.parts
     if evidence.topology.driver_in_container:
         submitter = LaneBuilder(SUBMITTER_LANE, Process(host, SUBMITTER_LANE, 0, evidence.window["pid"]))
         _add_submitter(submitter, evidence)
         _add_driver(driver, evidence, ranks, resolve, held_ns, waiting)
-        return [*submitter.spans, *driver.spans, *threads]
+        return [*submitter.parts, *driver.parts, *threads]
     begun_ns = evidence.driver_process.process.start_ns if evidence.driver_process else None
     _add_start(driver, evidence, begun_ns)
     _add_driver(driver, evidence, ranks, resolve, held_ns, waiting)
@@ -62,7 +62,7 @@ def build(
     _add_exit(driver, evidence)
     main = [call for call in evidence.submitter.calls if call.thread == "main" and call.start_ns < (begun_ns or 0)]
     place_calls(driver, main, JVM_LOG)
-    return [*driver.spans, *threads]
+    return [*driver.parts, *threads]
 
 
 def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> None:
@@ -240,14 +240,14 @@ def _add_jobs(
         _add_waited(lane, evidence, jobs, end_ns)
 
 
-def _jobs_of_threads(evidence: Evidence, python: RecordedProcess, waiting: WaitingThreads) -> list[Span]:
+def _jobs_of_threads(evidence: Evidence, python: RecordedProcess, waiting: WaitingThreads) -> list[Part]:
     """Return the jobs for which other threads of the driver's Python wait, in the lanes of these threads."""
     found = []
     for thread, calls in waiting.calls.items():
         lane = LaneBuilder(f"{DRIVER_LANE}/{thread}", python.process)
         for call in calls if thread else ():
             _add_waited(lane, evidence, waiting.jobs_of(call), call.end_ns)
-        found += lane.spans
+        found += lane.parts
     return found
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+
+import numpy as np
 
 from dlobd import spans as kinds
-from dlobd.attribution.trace import Span
+from dlobd.columns import MOST, NONE, Flags, Ints
 from dlobd.evidence import rpc, slots
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.feed import room_ns, without_reads
-from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
+from dlobd.evidence.recorder import RecordedProcess
 from dlobd.evidence.spark import Job, Task, task_of
 from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
@@ -26,8 +28,9 @@ from dlobd.timeline.application import (
     lost_ns,
     nm_heartbeat,
 )
-from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads, place_calls
+from dlobd.timeline.builder import LaneBuilder, Part, place_calls
 from dlobd.timeline.ranks import ROLES, Rank
+from dlobd.timeline.recorded import OWN_MARK, Handover, Resolve
 from dlobd.tracing.clock import tick_ns
 
 DRIVER_LOG = "driver log"
@@ -65,7 +68,7 @@ class Executor:
     in_task: Sequence[tuple[Rank, int, int]]  # trainers inside a Spark task, with start and end
 
 
-def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -> list[Span]:
+def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -> list[Part]:
     """Return the spans of an executor."""
     container = executor.container
     own_id = executor.id.rpartition(".")[2]  # the key of an executor of a later application names the application
@@ -91,16 +94,17 @@ def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -
     for slot in sorted({*evidence.slots.get(executor.id, {}).values()} - {slots.FIRST}):
         of_slots[slot] = LaneBuilder(lane_of(executor.id, slot), lane.process)
     python = _Python(evidence, executor, of_slots, resolve)
+    busy = python.busy()
     for slot, own in of_slots.items():
         tasks = [pair for pair in executor.tasks if evidence.slot_of(executor.id, pair[1].id) == slot]
         _add_tasks(own, tasks, log.finished, ready_ns, end_ns)
-        _add_parts(own, evidence, executor, slot, tasks, python.busy(slot))
+        _add_parts(own, evidence, executor, slot, tasks, busy[slot])
     for rank, start_ns, until_ns in executor.in_task:
         own = python.lane_at(rank.process, start_ns)
         own.add(kinds.TRAINER_IN_TASK, start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
     beside = python.add()
     torchrun.add_agents(python.lane_at, evidence.recorded_in(container), executor.ranks)
-    return [*(span for own in of_slots.values() for span in own.spans), *beside]
+    return [*(part for own in of_slots.values() for part in own.parts), *beside]
 
 
 def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
@@ -146,56 +150,77 @@ class _Python:
         self._room = _room(self._here, executor.ranks)
         self._served = {id(process): slots.Served(process) for process in self._here}
 
-    def _slot(self, process: RecordedProcess, at_ns: int) -> int:
+    def _slots(self, process: RecordedProcess, at_ns: Ints) -> Ints:
         if len(self._lanes) == 1:
-            return slots.FIRST
-        return self._evidence.slot_of(self._executor.id, self._served[id(process)].at(at_ns))
+            return np.full(len(at_ns), slots.FIRST)
+        task, place = np.unique(self._served[id(process)].at(at_ns), return_inverse=True)
+        tasks = (None if one == NONE else one for one in task.tolist())
+        return np.array([self._evidence.slot_of(self._executor.id, one) for one in tasks])[place]
 
     def lane_at(self, process: RecordedProcess, at_ns: int) -> LaneBuilder:
         """Return the lane of the slot whose task a process served at a time."""
-        return self._lanes[self._slot(process, at_ns)]
+        return self._lanes[int(self._slots(process, np.array([at_ns]))[0])]
 
-    def busy(self, slot: int) -> list[tuple[int, int]]:
-        """Return the sorted intervals in which feed tasks of a slot read no block from Spark."""
-        apart = ((process, interval) for process in self._here for interval in without_reads(process.spans))
-        return sorted(interval for process, interval in apart if self._slot(process, interval[0]) == slot)
+    def busy(self) -> dict[int, list[tuple[int, int]]]:
+        """Return, for each slot, the sorted intervals in which its feed tasks read no block from Spark."""
+        found: dict[int, list[tuple[int, int]]] = {slot: [] for slot in self._lanes}
+        for process in self._here:
+            intervals = without_reads(process.spans)
+            of_slots = self._slots(process, intervals[:, 0])
+            for slot, own in found.items():
+                own += map(tuple, intervals[of_slots == slot].tolist())
+        return {slot: sorted(own) for slot, own in found.items()}
 
-    def add(self) -> list[Span]:
+    def add(self) -> list[Part]:
         """Add the daemon and the workers. Returns the spans of concurrent workers and of other threads."""
-        found: list[Span] = []
+        found: list[Part] = []
         taken: dict[int, list[tuple[int, int]]] = {slot: [] for slot in self._lanes}
         # of the workers of one task, the others wait for the worker in the barrier
         for process in sorted(self._here, key=lambda one: not one.named(kinds.BARRIER)):
-            if process.process.role in NOT_SPARKS:
-                continue
-            who, opened_ns = process.process, process.opened_ns
-            starters = [] if process.forked else self._starters(who)
-            for lane in starters:
-                start = who.start_ns, opened_ns, f"/proc, {OWN_MARK}"
-                lane.add(kinds.START_PYTHON_DAEMON, *start, resolution_ns=tick_ns(), process=who)
-            # a user's script may run several workers in one task; dlobd's own job never does
-            user_worker = self._evidence.topology.user_script and process.forked
-            first = process.spans[0] if user_worker and process.spans else None
-            outside = _outside(process, self._executor.ranks)
-            for slot, lane in self._lanes.items():
-                spans = [span for span in outside if self._slot(process, span.start_ns) == slot]
-                if not process.forked and len(self._lanes) > 1:  # all tasks that need a daemon wait for it
-                    spans = outside if lane in starters else []
-                own, beside = _one_at_a_time(spans, taken[slot] if user_worker else [])
-                lane.add_recorded(process, own, resolve=partial(self._own, lane))
-                _add_imports(lane, process, own)
-                _add_joins(lane, process, spans, self._executor.ranks)
-                second = LaneBuilder(f"{lane.lane}/python-{who.pid}", who)
-                if first in spans:
-                    # imports of PySpark until the first function is unpickled, inside the task that waits for them
-                    of_first = second if first in beside else lane
-                    of_first.add(kinds.PYTHON_WORKER_STARTS, opened_ns, first.start_ns, OWN_MARK, process=who)
-                second.add_recorded(process, beside, resolve=partial(self._own, second))
-                _add_imports(second, process, beside)
-                found += second.spans
-            lane = self._lanes[slots.FIRST]
-            threads = _outside(process, self._executor.ranks, threads=True)
-            found += of_threads(lane.lane, process, threads, partial(self._own, lane))
+            if process.process.role not in NOT_SPARKS:
+                found += self._add(process, taken)
+        return found
+
+    def _add(self, process: RecordedProcess, taken: dict[int, list[tuple[int, int]]]) -> list[Part]:
+        found: list[Part] = []
+        who, opened_ns, spans = process.process, process.opened_ns, process.spans
+        starters = [] if process.forked else self._starters(who)
+        for lane in starters:
+            start = who.start_ns, opened_ns, f"/proc, {OWN_MARK}"
+            lane.add(kinds.START_PYTHON_DAEMON, *start, resolution_ns=tick_ns(), process=who)
+        outside = np.ones(len(spans), np.bool_)
+        for rank in self._executor.ranks:
+            if rank.process is process:
+                outside &= ~rank.has
+        main, of_slots = outside & spans.in_main_thread, self._slots(process, spans.start_ns)
+        # a user's script may run several workers in one task; dlobd's own job never does
+        user_worker = self._evidence.topology.user_script and process.forked
+        parts = RecordedSpans.of(python_parts.placed(process))
+        for slot, lane in self._lanes.items():
+            here = main & (of_slots == slot)
+            if not process.forked and len(self._lanes) > 1:  # all tasks that need a daemon wait for it
+                here = main if lane in starters else np.zeros_like(main)
+            aside = _beside(spans.where(here), taken[slot]) if user_worker else NO_INTERVALS
+            beside = here & _begun_in(spans.start_ns, aside)
+            second = LaneBuilder(f"{lane.lane}/python-{who.pid}", who)
+            first = spans.start_ns[:1].tolist() if user_worker and here[:1].any() else []
+            if first:
+                # imports of PySpark until the first function is unpickled, inside the task that waits for them
+                of_first = second if beside[0] else lane
+                of_first.add(kinds.PYTHON_WORKER_STARTS, opened_ns, first[0], OWN_MARK, process=who)
+            pieces = parts.where(self._slots(process, parts.start_ns) == slot)
+            apart = _begun_in(pieces.start_ns, aside)
+            for to, some, more in ((lane, here & ~beside, pieces.where(~apart)), (second, beside, pieces.where(apart))):
+                self._add_recorded(to, process, some)
+                to.add_recorded(process, more)
+                _add_imports(to, process, spans.where(some))
+            _add_joins(lane, process, spans.where(here), self._executor.ranks)
+            found += second.parts
+        lane = self._lanes[slots.FIRST]
+        for thread, some in spans.other_threads():
+            beside_lane = LaneBuilder(f"{lane.lane}/{thread}", who)
+            self._add_recorded(beside_lane, process, some & outside)
+            found += beside_lane.parts
         return found
 
     def _starters(self, daemon: Process) -> list[LaneBuilder]:
@@ -207,13 +232,14 @@ class _Python:
         ]
         return waiting or [self._lanes[slots.FIRST]]
 
-    def _own(self, lane: LaneBuilder, span: RecordedSpan, wait: Details) -> Details:
-        if span.name == kinds.PUT and (at_ns := self._room.get(span.start_ns)) is not None:
-            # from `at_ns` on the pipe has room: the rest is the put's own time
-            if at_ns <= span.start_ns:
-                return {}
-            if at_ns < span.end_ns:  # otherwise the pipe took the block in parts
-                lane.add(kinds.WRITE_BLOCK, at_ns, span.end_ns, OWN_MARK)
+    def _add_recorded(self, lane: LaneBuilder, process: RecordedProcess, some: Flags) -> None:
+        # from then on the pipe has room: the rest is the put's own time
+        room_since_ns = np.full(len(process.spans), NONE)
+        room_since_ns[process.spans.is_named(kinds.PUT)] = self._room[id(process)]
+        handover = Handover(kinds.WRITE_BLOCK, room_since_ns[some])
+        lane.add_recorded(process, process.spans.where(some), self._resolve_own, handover=handover)
+
+    def _resolve_own(self, span: RecordedSpan, wait: Details) -> Details:
         if kinds.WAIT_TRAINER in wait.get("waits_for", ()):
             rank = latest(self._executor.ranks, span.end_ns)
             if rank and span.name == kinds.SLEEP and not rank.finished[0]:
@@ -222,37 +248,40 @@ class _Python:
         return self._resolve(span, wait)
 
 
-def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = False) -> list[RecordedSpan]:
-    """Return spans of a Python worker outside of its ranks, of its main thread or of its other `threads`."""
-    spans = process.spans
-    outside = spans.in_main_thread != threads
-    for rank in ranks:
-        if rank.process is process:
-            outside &= ~rank.has
-    return [*spans.where(outside), *(() if threads else python_parts.placed(process))]
+NO_INTERVALS = np.zeros((0, 2), np.int64)
 
 
-def _one_at_a_time(
-    spans: Sequence[RecordedSpan], taken: list[tuple[int, int]]
-) -> tuple[list[RecordedSpan], list[RecordedSpan]]:
-    """Separate spans of a Python worker that overlap `taken`, the intervals of busy workers. Extends `taken`."""
-    tops = [span for span in spans if not span.parent]
-    beside = [t for t in tops if any(t.start_ns < end_ns and start_ns < t.end_ns for start_ns, end_ns in taken)]
-    taken += [(top.start_ns, top.end_ns) for top in tops if top not in beside]
-
-    def is_beside(span: RecordedSpan) -> bool:
-        return any(top.start_ns <= span.start_ns < top.end_ns or top is span for top in beside)
-
-    return [s for s in spans if not is_beside(s)], [s for s in spans if is_beside(s)]
+def _beside(spans: RecordedSpans, taken: list[tuple[int, int]]) -> Ints:
+    """Return the outermost spans of a Python worker that overlap `taken`, the intervals of busy workers: intervals of
+    shape (n, 2). Extends `taken` by the others."""
+    tops = spans.where(spans.parent == 0)
+    intervals = np.stack([tops.start_ns, tops.end_ns], axis=1)
+    busy = np.array(sorted(taken), np.int64).reshape(-1, 2)
+    latest_ns = np.append(-MOST, np.maximum.accumulate(busy[:, 1]))
+    overlap = latest_ns[np.searchsorted(busy[:, 0], tops.end_ns)] > tops.start_ns
+    taken += map(tuple, intervals[~overlap].tolist())
+    return intervals[overlap]
 
 
-def _room(processes: Sequence[RecordedProcess], ranks: Sequence[Rank]) -> dict[int, int]:
-    """Map the start of each put to the time at which the pipe had room for it; empty if the feed is not a pipe."""
+def _begun_in(start_ns: Ints, intervals: Ints) -> Flags:
+    """Return True for each start in one of the intervals, which belong to one thread and so do not overlap."""
+    intervals = intervals[np.argsort(intervals[:, 0], kind="stable")]
+    place = np.searchsorted(intervals[:, 0], start_ns, "right")
+    # an empty interval has its own start
+    ends_ns = np.append(-MOST, np.maximum(intervals[:, 1], intervals[:, 0] + 1))
+    flags: Flags = start_ns < ends_ns[place]
+    return flags
+
+
+def _room(processes: Sequence[RecordedProcess], ranks: Sequence[Rank]) -> dict[int, Ints]:
+    """Return for each process the times at which the pipe had room for its puts; NONE if the feed is not a pipe."""
+    puts = [process.named(kinds.PUT) for process in processes]
     capacity = next((pipe.attrs["capacity_bytes"] for p in processes if (pipe := p.instant(kinds.FEED_PIPE))), None)
-    if capacity is None:
-        return {}
-    gets = [get for rank in ranks for get in rank.named(kinds.GET)]
-    return room_ns([put for process in processes for put in process.named(kinds.PUT)], gets, capacity)
+    at_ns = np.full(sum(map(len, puts)), NONE)
+    if capacity is not None:
+        at_ns = room_ns(puts, [rank.named(kinds.GET) for rank in ranks], capacity)
+    parts = np.split(at_ns, np.cumsum([len(put) for put in puts])[:-1]) if puts else []
+    return {id(process): part for process, part in zip(processes, parts, strict=True)}
 
 
 def latest(ranks: Sequence[Rank], before_ns: int) -> Rank | None:
@@ -334,29 +363,27 @@ def _add_parts(
     place_calls(lane, own, EXECUTOR_LOG, in_python)
 
 
-def _add_imports(lane: LaneBuilder, process: RecordedProcess, spans: Sequence[RecordedSpan]) -> None:
+def _add_imports(lane: LaneBuilder, process: RecordedProcess, spans: RecordedSpans) -> None:
     """Add the outermost imports of packages while the worker unpickles a user's function, except PySpark's own and
     those that the recorder has as spans."""
     imports = [instant for instant in process.instants if instant.name == kinds.PACKAGE_IMPORTED]
     outermost = [i for i in imports if not i.attrs["by"] and i.attrs["package"] not in ("pyspark", "py4j")]
-    for unpickling in (span for span in spans if span.name == kinds.UNPICKLE_FUNCTION):
-        recorded = [span for span in spans if span.parent == unpickling.id]
+    for unpickling in spans.named(kinds.UNPICKLE_FUNCTION) if outermost else ():
+        recorded = spans.where(spans.parent == unpickling.id)
         for instant in outermost:
             start_ns, end_ns = instant.at_ns - instant.attrs["ns"], instant.at_ns
-            if any(span.start_ns <= start_ns and end_ns <= span.end_ns for span in recorded):
+            if ((recorded.start_ns <= start_ns) & (end_ns <= recorded.end_ns)).any():
                 continue
             if unpickling.start_ns <= start_ns and end_ns <= unpickling.end_ns:
                 package = instant.attrs["package"]
                 lane.add(kinds.USER_IMPORT, start_ns, end_ns, OWN_MARK, process=process.process, detail=package)
 
 
-def _add_joins(
-    lane: LaneBuilder, process: RecordedProcess, spans: Iterable[RecordedSpan], ranks: Sequence[Rank]
-) -> None:
+def _add_joins(lane: LaneBuilder, process: RecordedProcess, spans: RecordedSpans, ranks: Sequence[Rank]) -> None:
     """Add the wait of a feed task for its trainer, which consumes the last blocks; published TensorFlowOnSpark polls
     once a second."""
     exhausted = [instant for instant in process.instants if instant.name == kinds.FEED_EXHAUSTED]
-    for feed in (span for span in spans if span.name == kinds.FEED_TASK):
+    for feed in spans.named(kinds.FEED_TASK) if exhausted else ():
         ends = [instant for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]
         if ends:
             period_ns = ends[-1].attrs["join_poll_ns"]

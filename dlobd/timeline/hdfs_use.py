@@ -9,7 +9,7 @@ bound: the number of bytes divided by the rate of the fastest transfer of the ru
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dlobd import spans as kinds
@@ -23,6 +23,7 @@ from dlobd.layers import HDFS
 from dlobd.record.run import HdfsUse
 from dlobd.schema import Interval
 from dlobd.spans import Details, JsonMap
+from dlobd.timeline.builder import Part, spans_of
 from dlobd.timeline.executor import lane_of
 
 CLIENT_TRACE = "DN client trace"
@@ -71,13 +72,13 @@ def intervals(evidence: Evidence) -> list[Interval]:
     return found
 
 
-def datanode_calls(evidence: Evidence, spans: Iterable[Span]) -> list[Span]:
+def datanode_calls(evidence: Evidence, parts: Sequence[Part]) -> list[Span]:
     """Return the NameNode calls that a DataNode made for reads and writes over WebHDFS."""
     calls: dict[str, list[Call]] = defaultdict(list)
     for call in evidence.hdfs.datanode_calls:
         calls[call.path].append(call)
     found: list[Span] = []
-    for span in (span for span in spans if span.kind in (kinds.READ_FILE, kinds.WRITE_FILE)):
+    for span in spans_of(parts, lambda kind: kind in (kinds.READ_FILE, kinds.WRITE_FILE)):
         for call in calls.get(span.attrs.get("path", ""), ()):
             if span.start_ns <= call.start_ns and call.end_ns <= span.end_ns:
                 where = (f"{span.id}/datanode-{len(found)}", None, kinds.NAMENODE_CALL, span.process, span.lane)
@@ -87,9 +88,11 @@ def datanode_calls(evidence: Evidence, spans: Iterable[Span]) -> list[Span]:
     return found
 
 
-def close_retries(evidence: Evidence, spans: Iterable[Span]) -> list[Span]:
+def close_retries(evidence: Evidence, parts: Sequence[Part]) -> list[Span]:
     """Return the client's sleeps before close retries: a setting causes this HDFS time, not a disk."""
-    with_path = [span for span in spans if span.layer == HDFS and span.attrs.get("path")]
+    if not evidence.hdfs.close_retries:
+        return []
+    with_path = [span for span in spans_of(parts, lambda kind: kind.layer == HDFS) if span.attrs.get("path")]
     tries = [span for span in with_path if _completes(span)]
     written = [span for span in with_path if not _completes(span)]
     found: list[Span] = []

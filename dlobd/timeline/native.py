@@ -6,15 +6,16 @@ client -> driver (the parent) -> rank-0 .. rank-(n-1)
 from __future__ import annotations
 
 from dlobd import spans as kinds
-from dlobd.attribution.trace import Span, Spans, Trace
+from dlobd.attribution.trace import Spans, Trace
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.search import missing, not_measured, unknown
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.schema import MAIN_LANE, NOT_PART, Event, NotMeasured, Process
 from dlobd.spans import Details, InstantKind
 from dlobd.timeline import rank as rank_lane
-from dlobd.timeline.builder import OWN_MARK, LaneBuilder
+from dlobd.timeline.builder import LaneBuilder, Part
 from dlobd.timeline.ranks import Rank, whole_rank
+from dlobd.timeline.recorded import OWN_MARK, without_roles
 from dlobd.tracing.clock import tick_ns
 
 CLIENT = "client clock"
@@ -32,18 +33,20 @@ def assemble(evidence: Evidence) -> Trace:
     client = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
     client.add(kinds.START_PARENT, window["exec_ns"], window["started_ns"], CLIENT)
     client.add(kinds.WAIT_FOR_PARENT, window["started_ns"], window["exit_ns"], CLIENT, waits_for=(PARENT,))
-    spans = [*client.spans, *_parent(evidence, host, ranks)]
+    parts = [*client.parts, *_parent(evidence, host, ranks)]
     exits = [instant for instant in parent.instants if instant.name == kinds.RANK_EXITED] if parent else []
     exit_ns = {instant.attrs["rank"]: instant.at_ns for instant in reversed(exits)}
     for rank in ranks:
-        spans += rank_lane.build(rank, (PARENT,), window["started_ns"], False, exit_ns.get(rank.process.rank), _resolve)
-    spans += rank_lane.servers(evidence)
+        parts += rank_lane.build(
+            rank, (PARENT,), window["started_ns"], False, exit_ns.get(rank.process.rank), without_roles
+        )
+    parts += rank_lane.servers(evidence)
     startup, teardown = _anatomy(evidence, ranks)
     absences = missing(evidence)
     return Trace(
         start_ns=window["exec_ns"],
         end_ns=window["exit_ns"],
-        spans=Spans.of(unknown(spans, absences)),
+        spans=unknown(Spans.joined(parts), absences),
         anchors=evidence.anchors,
         not_measured=(*rank_lane.exchange_not_measured(evidence.job), *PLAIN_PROCESSES, *not_measured(absences)),
         startup=startup,
@@ -51,7 +54,7 @@ def assemble(evidence: Evidence) -> Trace:
     )
 
 
-def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
+def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Part]:
     window, python = evidence.window, evidence.driver_process
     lane = LaneBuilder(PARENT, Process(host, "driver", 0, window["pid"]))
     if python is None:
@@ -59,7 +62,7 @@ def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
 
     def resolve(span: RecordedSpan, wait: Details) -> Details:
         if kinds.WAIT_TRAINERS not in wait.get("waits_for", ()):
-            return _resolve(span, wait)
+            return without_roles(span, wait)
         return {**wait, "waits_for": tuple(rank.lane for rank in ranks)}  # the last rank to end releases it
 
     first_ns = min((span.start_ns for span in python.spans), default=python.opened_ns)
@@ -67,11 +70,7 @@ def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
     lane.add(kinds.PARENT_PYTHON_STARTS, window["started_ns"], first_ns, f"{CLIENT}, {OWN_MARK}")
     lane.add_recorded(python, resolve=resolve)
     lane.add(kinds.PARENT_PYTHON_EXITS, last_ns, window["exit_ns"], f"{OWN_MARK}, {CLIENT}")
-    return lane.spans
-
-
-def _resolve(span: RecordedSpan, wait: Details) -> Details:
-    return {**wait, "waits_for": tuple(lane for lane in wait.get("waits_for", ()) if not lane.startswith("@"))}
+    return lane.parts
 
 
 def _anatomy(evidence: Evidence, ranks: list[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from dlobd import spans as kinds
-from dlobd.attribution.trace import Span
 from dlobd.axes import EXCHANGES
+from dlobd.columns import NONE, Flags
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.feed import given_ns
-from dlobd.evidence.recorder import RecordedSpan
+from dlobd.evidence.recorded_spans import RecordedSpans
 from dlobd.schema import NotMeasured
-from dlobd.spans import Details
-from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Resolve, of_threads
+from dlobd.timeline.builder import LaneBuilder, Part, of_threads
 from dlobd.timeline.ranks import Rank, is_server
+from dlobd.timeline.recorded import OWN_MARK, Handover, Resolve
 
 
 def reader_of(rank: Rank) -> str:
@@ -32,15 +34,16 @@ def build(
     in_task: bool,
     exit_ns: int | None,
     resolve: Resolve,
-    puts: Sequence[RecordedSpan] = (),
-) -> list[Span]:
+    puts: Sequence[RecordedSpans] = (),
+) -> list[Part]:
     """Return the spans of a rank.
 
     Args:
         executor: lanes of its executor.
         in_task: its trainer is the Python worker of a Spark task.
+        puts: puts of its feed, by process.
     """
-    process = rank.process
+    process, spans = rank.process, rank.spans
     lane = LaneBuilder(rank.lane, process.process, rank.start_ns)
     lane.add(kinds.NOT_YET_FORKED, executor_start_ns, rank.start_ns, OWN_MARK, waits_for=executor)
     if rank.whole:
@@ -49,34 +52,30 @@ def build(
     lane.add(kinds.TRAINER_PROCESS_EXITS, rank.end_ns, exit_ns, OWN_MARK)
 
     # an executor may have fed another trainer before
-    given = given_ns(rank.named(kinds.GET), [put for put in puts if rank.start_ns <= put.start_ns <= rank.end_ns])
-    reader = LaneBuilder(reader_of(rank), process.process, rank.start_ns)
+    here = [put.where((rank.start_ns <= put.start_ns) & (put.start_ns <= rank.end_ns)) for put in puts]
+    # from then on the block is in the queue
+    given_since_ns = np.full(len(spans), NONE)
+    given_since_ns[spans.is_named(kinds.GET)] = given_ns(spans.named(kinds.GET), here)
+    lanes = {kinds.WAIT_FEEDER: executor, kinds.WAIT_READER: (reader_of(rank),)}
 
-    def own(span: RecordedSpan, wait: Details) -> Details:
-        if span.name == kinds.GET and (at_ns := given.get(span.start_ns)):
-            # from `at_ns` on the block is in the queue: the rest is the handover
-            if at_ns <= span.start_ns:
-                return {}
-            if at_ns < span.end_ns:  # otherwise the put returned after the get: the queue had the block before
-                taking = reader if span.thread and not rank.main else lane
-                taking.add(kinds.TAKE_BLOCK, at_ns, span.end_ns, OWN_MARK)
-        target = {kinds.WAIT_FEEDER: executor, kinds.WAIT_READER: (reader_of(rank),)}.get(
-            next(iter(wait.get("waits_for", ())), "")
-        )
-        return {**wait, "waits_for": target} if target else resolve(span, wait)
+    def add(to: LaneBuilder, some: Flags) -> list[Part]:
+        handover = Handover(kinds.TAKE_BLOCK, given_since_ns[some])
+        to.add_recorded(process, spans.where(some), resolve, lanes, handover)
+        return to.parts
 
-    lane.add_recorded(process, [span for span in rank.spans if not span.thread], resolve=own)
-    if rank.main:  # the user's own script may have any threads
-        return [*lane.spans, *of_threads(rank.lane, process, rank.spans, own)]
-    reader.add_recorded(process, [span for span in rank.spans if span.thread], resolve=own)
-    return [*lane.spans, *reader.spans]
+    found, main = add(lane, spans.in_main_thread), spans.in_main_thread
+    if not rank.main:
+        return [*found, *add(LaneBuilder(reader_of(rank), process.process, rank.start_ns), ~main)]
+    for thread, some in spans.other_threads():  # the user's own script may have any threads
+        found += add(LaneBuilder(f"{rank.lane}/{thread}", process.process, rank.start_ns), some)
+    return found
 
 
-def servers(evidence: Evidence) -> Iterator[Span]:
+def servers(evidence: Evidence) -> Iterator[Part]:
     """Yield the recorded spans of dlobd's parameter servers, in lanes such as ps-0/rank-1."""
     for process in evidence.processes:
         if is_server(evidence, process):
-            yield from of_threads(f"ps-{process.process.index}", process, process.spans, lambda span, wait: wait)
+            yield from of_threads(f"ps-{process.process.index}", process, process.spans)
 
 
 def exchange_not_measured(job: Mapping[str, object]) -> tuple[NotMeasured, ...]:

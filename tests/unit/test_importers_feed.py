@@ -7,7 +7,8 @@ from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.trace import Span
+from dlobd.attribution.trace import Span, Spans
+from dlobd.columns import NONE
 from dlobd.evidence import log4j, spark
 from dlobd.evidence.feed import given_ns, room_ns
 from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
@@ -17,6 +18,7 @@ from dlobd.schema import MAIN_LANE, Process
 from dlobd.timeline import executor
 from dlobd.timeline import rank as rank_lane
 from dlobd.timeline.ranks import Rank
+from dlobd.timeline.recorded import without_roles
 from dlobd.timeline.tasks import critical, lost
 from tests.strategies import trace_of
 
@@ -30,16 +32,27 @@ PUTS = [moved(0, 10, 100), moved(20, 30, 100), moved(40, 50, 50)]
 GETS = [moved(5, 12, 100), moved(25, 33, 100), moved(60, 61, 50)]
 
 
+def given(gets: list[RecordedSpan], puts: list[RecordedSpan]) -> dict[int, int]:
+    found = given_ns(RecordedSpans.of(gets), [RecordedSpans.of(puts)])
+    return {get.start_ns: at_ns for get, at_ns in zip(gets, found.tolist(), strict=True) if at_ns != NONE}
+
+
+def room(gets: list[RecordedSpan], capacity_bytes: int) -> dict[int, int]:
+    found = room_ns([RecordedSpans.of(PUTS[:1]), RecordedSpans.of(PUTS[1:])], [RecordedSpans.of(gets)], capacity_bytes)
+    return {put.start_ns: at_ns for put, at_ns in zip(PUTS, found.tolist(), strict=True) if at_ns != NONE}
+
+
 def test_gets_and_puts_are_matched_by_their_bytes() -> None:
-    assert given_ns(GETS, PUTS) == {5: 10, 25: 30, 60: 50}
-    assert given_ns([moved(0, 99, 250)], PUTS) == {0: 50}
-    assert given_ns([moved(0, 1, 100), moved(2, 3, 200)], PUTS[:1]) == {0: 10}
-    assert given_ns([moved(0, 1, None), moved(2, 3, 100)], PUTS) == {}
-    assert given_ns([moved(0, 1, 100), moved(2, 9, 100, truncated=True)], PUTS) == {0: 10}
-    assert given_ns([moved(0, 1, 0)], PUTS) == {}
-    assert room_ns(PUTS, GETS, 150) == {0: 0, 20: 12, 40: 12}
-    assert room_ns(PUTS, GETS, 1000) == {0: 0, 20: 0, 40: 0}
-    assert room_ns(PUTS, [], 150) == {0: 0}
+    assert given(GETS, PUTS) == {5: 10, 25: 30, 60: 50}
+    assert given(GETS[::-1], PUTS[::-1]) == {5: 10, 25: 30, 60: 50}
+    assert given([moved(0, 99, 250)], PUTS) == {0: 50}
+    assert given([moved(0, 1, 100), moved(2, 3, 200)], PUTS[:1]) == {0: 10}
+    assert given([moved(0, 1, None), moved(2, 3, 100)], PUTS) == {}
+    assert given([moved(0, 1, 100), moved(2, 9, 100, truncated=True)], PUTS) == {0: 10}
+    assert given([moved(0, 1, 0)], PUTS) == {}
+    assert room(GETS, 150) == {0: 0, 20: 12, 40: 12}
+    assert room(GETS, 1000) == {0: 0, 20: 0, 40: 0}
+    assert room([], 150) == {0: 0}
 
 
 def test_a_rank_that_stops_in_a_get_with_rows_in_its_queue() -> None:
@@ -58,7 +71,8 @@ def test_a_rank_that_stops_in_a_get_with_rows_in_its_queue() -> None:
         for start, end, n in ((0, 5, 64), (22, 25, 32), (55, 65, 64))
     ]
     rank = Rank(recorded, "1", "worker", 0, 20, 100, whole=True)
-    spans = rank_lane.build(rank, ("executor-1",), 0, False, None, lambda span, wait: wait, puts)
+    parts = rank_lane.build(rank, ("executor-1",), 0, False, None, without_roles, [RecordedSpans.of(puts)])
+    spans = list(Spans.joined(parts))
     executor = Span("e", None, kinds.READ_ROWS, trainer, "executor-1", 0, 100)
     main = Span("m", None, kinds.SpanKind("wait", "client"), trainer, MAIN_LANE, 30, 90, waits_for=("rank-1",))
     found = attribute(trace_of(30, 90, (main, executor, *spans)))
@@ -92,7 +106,8 @@ def test_a_wait_for_a_block_read_ahead_leads_through_the_thread_to_the_feeder() 
     )
     puts = [moved(0, 10, 7), moved(35, 45, 7)]
     rank = Rank(recorded, "1", "chief", 0, 0, 100, whole=True)
-    spans = rank_lane.build(rank, ("executor-1",), 0, False, None, lambda span, wait: wait, puts)
+    parts = rank_lane.build(rank, ("executor-1",), 0, False, None, without_roles, [RecordedSpans.of(puts)])
+    spans = list(Spans.joined(parts))
     executor = Span("e", None, kinds.READ_BLOCK, trainer, "executor-1", 0, 100)
     main = Span("m", None, kinds.SpanKind("wait", "client"), trainer, MAIN_LANE, 30, 100, waits_for=("rank-0",))
     found = attribute(trace_of(30, 100, (main, executor, *spans)))
@@ -178,15 +193,17 @@ def test_a_lost_attempt_is_not_on_the_critical_path_of_a_job() -> None:
 
 def test_ranks_and_tasks_are_parts_of_python_workers() -> None:
     taken: list[tuple[int, int]] = []
-    first = [span(1, 0, 100), span(2, 10, 20, parent=1), span(3, 300, 400)]
-    assert executor._one_at_a_time(first, taken) == (first, [])
-    inner = span(5, 60, 70, parent=4)
-    second = [span(4, 50, 150), inner, span(6, 200, 250)]
-    assert executor._one_at_a_time(second, taken) == ([second[2]], [second[0], inner])
+    first = RecordedSpans.of([span(1, 0, 100), span(2, 10, 20, parent=1), span(3, 300, 400)])
+    assert not len(executor._beside(first, taken))
+    second = RecordedSpans.of([span(4, 50, 150), span(5, 60, 70, parent=4), span(6, 200, 250)])
+    beside = executor._beside(second, taken)
+    assert beside.tolist() == [[50, 150]]
+    assert executor._begun_in(second.start_ns, beside).tolist() == [True, True, False]
+    assert taken == [(0, 100), (300, 400), (200, 250)]
     main = span(2, 10, 20, layer="tensorflow", attrs={"role": "chief", "index": 0, "in_task": True})
     process = worker(span(1, 0, 5), main, span(3, 12, 13, "get", parent=2), span(4, 30, 40))
     rank = Rank(process, "1", "chief", 0, 10, 20, False, main)
     assert (rank.lane, [s.id for s in rank.spans], rank.finished) == ("rank-0", [2, 3], (False, 20))
-    assert [s.id for s in executor._outside(process, [rank])] == [1, 4]
+    assert rank.has.tolist() == [False, True, True, False]
     assert Rank(process, "1", "worker", 1, 0, 9, True).lane == "rank-2"
     assert Rank(process, "1", "ps", 0, 0, 9, True).lane == "ps-0"

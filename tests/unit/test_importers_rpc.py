@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlobd import spans as kinds
 from dlobd.evidence import log4j, rpc
 from dlobd.evidence.feed import without_reads
-from dlobd.evidence.recorder import RecordedSpan
+from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
 from dlobd.evidence.rpc import Call
 from dlobd.schema import Process
 from dlobd.timeline import builder
@@ -95,7 +95,7 @@ def test_calls_beside_python_work_are_left_out() -> None:
         span(3, kinds.PUT, 20_100, 30_000),
         span(4, kinds.READ_BLOCK, 30_000, 40_000),
     ]
-    elsewhere = without_reads(python)
+    elsewhere = [(start_ns, end_ns) for start_ns, end_ns in without_reads(RecordedSpans.of(python)).tolist()]
     assert [(start_ns - at_ns, end_ns - at_ns) for start_ns, end_ns in elsewhere] == [
         (-5000, 10_000),
         (20_000, 30_000),

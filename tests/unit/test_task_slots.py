@@ -10,12 +10,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
+from dlobd.columns import NONE
 from dlobd.errors import UsageError
 from dlobd.evidence import log4j, slots, spark
 from dlobd.evidence.evidence import Evidence
@@ -74,9 +76,9 @@ def test_a_span_of_a_python_worker_belongs_to_its_task_or_to_the_next() -> None:
     process = RecordedProcess(
         Process("h", "python-worker", 0, 7), "d", 0, True, Path("x"), 1000, RecordedSpans.of(spans)
     )
-    assert [slots.Served(process).at(at_ns) for at_ns in (-1, 0, 12, 21, 99)] == [7, 7, 7, 9, 9]
+    assert slots.Served(process).at(np.array([-1, 0, 12, 21, 99])).tolist() == [7, 7, 7, 9, 9]
     process.spans = RecordedSpans.of(spans[3:4])
-    assert slots.Served(process).at(20) is None
+    assert slots.Served(process).at(np.array([20])).tolist() == [NONE]
 
 
 @pytest.mark.parametrize(

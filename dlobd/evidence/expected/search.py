@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 
-from dlobd.attribution.trace import Span
+import numpy as np
+
+from dlobd.attribution.trace import Spans
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import logs, records, spans
 from dlobd.evidence.expected.absence import MissingEvidence
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import NotMeasured
+from dlobd.spans import SpanKind
 
 
 def missing(evidence: Evidence) -> tuple[MissingEvidence, ...]:
@@ -25,16 +29,18 @@ def missing(evidence: Evidence) -> tuple[MissingEvidence, ...]:
     return tuple(sorted(found, key=lambda each: not each.kind.decides))
 
 
-def unknown(trace_spans: Iterable[Span], absences: Sequence[MissingEvidence]) -> Iterator[Span]:
-    """Yield all spans; mark a span as unknown if its own time may belong to another layer."""
-    for span in trace_spans:
-        hidden = any(
-            span.end_ns > absence.since_ns
-            and any(fnmatchcase(span.lane, lane) for lane in absence.lanes)
-            and absence.kind.missing in span.kind.hidden_by
-            for absence in absences
-        )
-        yield replace(span, unknown=True) if hidden else span
+def unknown(trace_spans: Spans, absences: Sequence[MissingEvidence]) -> Spans:
+    """Return the spans; those whose own time may belong to another layer are unknown."""
+    hidden = trace_spans.unknown.copy()
+    for absence in absences:
+        lanes = [any(fnmatchcase(lane, pattern) for pattern in absence.lanes) for lane in trace_spans.lanes]
+        of_kinds = trace_spans.of_kinds(partial(_needs, absence))
+        hidden |= np.array(lanes)[trace_spans.lane] & of_kinds & (trace_spans.end_ns > absence.since_ns)
+    return replace(trace_spans, unknown=hidden)
+
+
+def _needs(absence: MissingEvidence, kind: SpanKind) -> bool:
+    return absence.kind.missing in kind.hidden_by
 
 
 def not_measured(absences: Sequence[MissingEvidence]) -> Iterator[NotMeasured]:
