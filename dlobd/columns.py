@@ -39,6 +39,15 @@ def ints(values: list[int]) -> Ints:
     return limited
 
 
+def scaled(value: Ints, part: Ints, whole: Ints) -> Ints:
+    """Return value * part // whole, exactly, of values and parts that are not negative."""
+    small = value.astype(np.float64) * part < MOST
+    found: Ints = np.where(small, value, 0) * part // whole
+    for at in np.flatnonzero(~small).tolist():  # the product has more than 64 bits
+        found[at] = int(value[at]) * int(part[at]) // int(whole[at])
+    return found
+
+
 def ends_of_runs(values: Ints) -> Flags:
     """Return True for the last element of each run of equal values."""
     last = np.ones(len(values), np.bool_)
@@ -74,3 +83,21 @@ class Table:
     def columns(self) -> list[Ints]:
         """All rows."""
         return [np.concatenate(column) for column in zip(*self._blocks, strict=True)]
+
+
+class Covered:
+    """Time in the union of intervals, before an instant."""
+
+    def __init__(self, start_ns: Ints, end_ns: Ints) -> None:
+        order = np.argsort(start_ns, kind="stable")
+        start_ns, latest_ns = start_ns[order], np.maximum.accumulate(end_ns[order])
+        first = np.ones(len(order), np.bool_)
+        first[1:] = start_ns[1:] > latest_ns[:-1]
+        self._start_ns, self._end_ns = start_ns[first], latest_ns[np.append(first[1:], True)[: len(order)]]
+        self._passed_ns = np.append(0, np.cumsum(self._end_ns - self._start_ns))
+
+    def __call__(self, at_ns: Ints) -> Ints:
+        count = np.searchsorted(self._start_ns, at_ns)
+        left_ns = np.where(count > 0, np.maximum(0, np.append(0, self._end_ns)[count] - at_ns), 0)
+        passed_ns: Ints = self._passed_ns[count] - left_ns
+        return passed_ns

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
+
 from dlobd import spans as kinds
-from dlobd.attribution.trace import Segment, Span
+from dlobd.attribution.trace import SEGMENT_KINDS, SEGMENT_LAYERS, Segment, Segments, Span, Spans
+from dlobd.columns import NONE
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.topology import Placement, Topology
-from dlobd.schema import Process
+from dlobd.schema import MAIN_LANE, Process
 
 S = 1_000_000_000
 MB = 1_000_000
@@ -45,3 +49,18 @@ def evidence(**parts: Any) -> Evidence:
 def segment(start_ns: int, end_ns: int, who: Process | None, layer: str = "spark", lane: str = "driver") -> Segment:
     span = Span("1", None, kinds.SpanKind("x", layer), who, lane, start_ns, end_ns) if who else None
     return Segment(start_ns, end_ns, layer, span, "span", (lane,))
+
+
+def segments_of(rows: Sequence[Segment]) -> Segments:
+    """Return the columns of segments."""
+    spans = [row.span for row in rows if row.span]
+    places, chains = {id(span): place for place, span in enumerate(spans)}, [row.chain or (MAIN_LANE,) for row in rows]
+    columns = [
+        [row.start_ns for row in rows],
+        [row.end_ns for row in rows],
+        [SEGMENT_LAYERS.index(row.layer) for row in rows],
+        [places[id(row.span)] if row.span else NONE for row in rows],
+        [SEGMENT_KINDS.index(row.kind) for row in rows],
+        list(range(len(rows))),
+    ]
+    return Segments(*(np.array(column, np.int64) for column in columns), Spans.of(spans), chains)

@@ -7,13 +7,31 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from dlobd.attribution.attribute import Kind, Quality, Release, arranged, quality
-from dlobd.attribution.nesting import Lane, NestedSpan
+from dlobd.attribution.attribute import Quality, quality
+from dlobd.attribution.nesting import Lane, NestedSpan, arrange, by_lane
 from dlobd.attribution.trace import Attribution, Segment, Span, Trace
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Clip, Interval, LayerTime
+
+Kind = Literal["span", "cause", "unexplained", "unattributed"]
+
+
+class Release(NamedTuple):
+    """A wait and its release `by` a span of another lane, which ended, or entered the collective last, at `at_ns`."""
+
+    wait: NestedSpan
+    by: NestedSpan
+    at_ns: int
+
+
+def arranged(trace: Trace) -> dict[str, Lane]:
+    """Return the normalised lanes of a run over its window, always with the main lane."""
+    lanes = {MAIN_LANE: arrange((), trace.start_ns, trace.end_ns)}
+    for name, spans in by_lane(trace.spans).items():
+        lanes[name] = arrange(spans, trace.start_ns, trace.end_ns)
+    return lanes
 
 
 def attribute(trace: Trace) -> Attribution:

@@ -23,26 +23,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from dlobd.attribution.columns import NUMBER_OF_LAYER, Columns
-from dlobd.attribution.nesting import Lane, Lanes, NestedSpan, arrange, by_lane
-from dlobd.attribution.trace import Attribution, Segment, Span, Trace
-from dlobd.columns import NONE, Ints, Table, ends_of_runs, ints, largest_of_runs, starts_of_runs
+from dlobd.attribution.nesting import Lanes, Nested
+from dlobd.attribution.trace import SEGMENT_KINDS, SEGMENT_LAYERS, Attribution, Segment, Segments, Span, Trace
+from dlobd.columns import NONE, Ints, Numbers, Table, ends_of_runs, ints, largest_of_runs, starts_of_runs
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.schema import MAIN_LANE, Clip, Interval, LayerTime
+from dlobd.schema import Clip, Interval, LayerTime
 from dlobd.spans import BETWEEN_MARKS, OwnQuality, cause_of
 
-Kind = Literal["span", "cause", "unexplained", "unattributed"]
 Quality = Literal["measured", "between marks", "named wait", "unexplained", "unattributed"]
 
-KINDS: tuple[Kind, ...] = ("span", "cause", "unexplained", "unattributed")
-OWN, CAUSE, UNEXPLAINED, NO_SPAN = range(len(KINDS))
-BETWEEN = len(KINDS)
+OWN, CAUSE, UNEXPLAINED, NO_SPAN = range(len(SEGMENT_KINDS))
+BETWEEN = len(SEGMENT_KINDS)
 """Number of own time between marks."""
 
 
@@ -53,69 +51,47 @@ def attribute(trace: Trace) -> Attribution:
     return _sum(trace, walk, walk.segments())
 
 
-def arranged(trace: Trace) -> dict[str, Lane]:
-    """Return the normalised lanes of a run over its window, always with the main lane."""
-    lanes = {MAIN_LANE: arrange((), trace.start_ns, trace.end_ns)}
-    for name, spans in by_lane(trace.spans).items():
-        lanes[name] = arrange(spans, trace.start_ns, trace.end_ns)
-    return lanes
+def nested(trace: Trace) -> Nested:
+    """Return the normalised spans of all lanes over the window."""
+    return _Walk(trace).lanes.nested
 
 
-def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
-    """Return each wait that a span of another lane released, by the rules of the attribution, in `arranged` lanes."""
+def releases(trace: Trace, spans: Nested) -> Releases:
+    """Return the waits that a span of another lane released, by the rules of the attribution, among `nested` spans."""
     walk = _Walk(trace)
-    columns = walk.columns
-    placed: list[NestedSpan | None] = [None] * len(columns)
-    for number, name in enumerate(columns.lanes):
-        own = np.flatnonzero(columns.lane == number).tolist()
-        for nested in lanes[name].nested if own else ():
-            placed[own[nested.place]] = nested
-    until_ns = ints([nested.end_ns if nested else 0 for nested in placed])
-    rows, by, at_ns = walk.released(np.where(columns.is_released, columns.released_ns, until_ns))
-    found: dict[int, Release] = {}
-    for row, releasing, time_ns in zip(rows.tolist(), by.tolist(), at_ns.tolist(), strict=True):
-        wait, end = placed[row], placed[releasing]
-        if wait and end:
-            # normalisation may have moved the edges of the span
-            within_ns = min(max(time_ns, end.start_ns), end.end_ns)
-            if end.start_ns < wait.end_ns and within_ns <= wait.end_ns:
-                found[id(wait)] = Release(wait, end, within_ns)
-    every = [nested for lane in lanes.values() for nested in lane.nested]
-    return [found[id(nested)] for nested in every if id(nested) in found]
+    columns, place = walk.columns, np.full(len(trace.spans), NONE)
+    place[spans.row] = np.arange(len(spans.row))
+    end_ns = np.append(spans.end_ns, 0)[place]
+    rows, by, at_ns = walk.released(np.where(columns.is_released, columns.released_ns, end_ns))
+    some = (place[rows] != NONE) & (place[by] != NONE)
+    wait, end, at_ns = place[rows[some]], place[by[some]], at_ns[some]
+    # normalisation may have moved the edges of the span
+    at_ns = np.minimum(np.maximum(at_ns, spans.start_ns[end]), spans.end_ns[end])
+    some = np.flatnonzero((spans.start_ns[end] < spans.end_ns[wait]) & (at_ns <= spans.end_ns[wait]))
+    order = some[np.argsort(wait[some], kind="stable")]
+    return Releases(wait[order], end[order], at_ns[order])
 
 
-def critical_path(attribution: Attribution) -> list[Segment]:
+def critical_path(attribution: Attribution) -> Segments:
     """Return the attributed wall time from start to end, with neighbours of equal lane, layer, kind and name joined."""
-
-    def alike(segment: Segment) -> tuple[str, str, str, str]:
-        return segment.chain[-1], segment.layer, segment.kind, segment.span.name if segment.span else ""
-
-    joined: list[Segment] = []
-    for segment in attribution.segments:
-        if joined and alike(joined[-1]) == alike(segment):
-            last = joined.pop()
-            segment = Segment(last.start_ns, segment.end_ns, last.layer, last.span, last.kind, last.chain)
-        joined.append(segment)
-    return joined
+    segments = attribution.segments
+    names = Numbers[str]()
+    name = np.append(ints([names[kind.text(detail)] for kind, detail in segments.spans.kinds]), NONE)
+    span = np.where(segments.row == NONE, NONE, np.append(segments.spans.kind, 0)[segments.row])
+    alike = np.stack([segments.lane, segments.layer, segments.kind, name[span]])
+    first = np.ones(len(segments), np.bool_)
+    first[1:] = (alike[:, 1:] != alike[:, :-1]).any(axis=0)
+    joined = segments.where(first)
+    return replace(joined, end_ns=np.append(joined.start_ns[1:], segments.end_ns[-1:]))
 
 
-class Release(NamedTuple):
-    """A wait and its release `by` a span of another lane, which ended, or entered the collective last, at `at_ns`."""
+class Releases(NamedTuple):
+    """Columns of releases, with places of `Nested`: a wait, and the span of another lane that ended, or entered the
+    collective last, at `at_ns`."""
 
-    wait: NestedSpan
-    by: NestedSpan
-    at_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Segments:
-    """Columns of the segments of the window, from its start to its end."""
-
-    start_ns: Ints
-    end_ns: Ints
-    row: Ints  # of the span, or NONE
-    kind: Ints  # place in KINDS
-    chain: Ints
+    wait: Ints
+    by: Ints
+    at_ns: Ints
 
 
 class _Walk:
@@ -123,7 +99,7 @@ class _Walk:
 
     def __init__(self, trace: Trace) -> None:
         self.columns = Columns(trace.spans)
-        self._lanes = Lanes(self.columns, trace.start_ns, trace.end_ns)
+        self.lanes = Lanes(self.columns, trace.start_ns, trace.end_ns)
         self.chains: list[tuple[int, ...]] = [(0,)]
         self._chain_of: dict[tuple[int, ...], int] = {(0,): 0}
         self._outer = [NONE]
@@ -132,10 +108,10 @@ class _Walk:
         self._last_to_enter, self._late = _collectives(self.columns)
         self._releasing = self._releasing_lanes()
 
-    def segments(self) -> _Segments:
+    def segments(self) -> Segments:
         """Assign every instant of the window to a layer."""
-        window = [np.array([number]) for number in (0, self._lanes.wall_ns, NONE, 0)]
-        while len(window[0]) and self._lanes.wall_ns:
+        window = [np.array([number]) for number in (0, self.lanes.wall_ns, NONE, 0)]
+        while len(window[0]) and self.lanes.wall_ns:
             self._resolve(*window)
             window, self._windows = self._windows.columns, Table(4)
         row, start, end, chain = self._own.columns
@@ -152,7 +128,11 @@ class _Walk:
         first[1:] = (same[:, 1:] != same[:, :-1]).any(axis=0)
         at = np.flatnonzero(first)
         last = np.append(at[1:], len(order))[: len(at)] - 1
-        return _Segments(start[order][at], end[order][last], row[order][at], kind[order][at], chain[order][at])
+        row, lanes = row[order][at], self.columns.lanes
+        layer = np.append(self.columns.layer, SEGMENT_LAYERS.index(UNATTRIBUTED))[row]
+        chains = [tuple(lanes[lane] for lane in path) for path in self.chains]
+        columns = start[order][at], end[order][last], layer, row, kind[order][at], chain[order][at]
+        return Segments(*columns, self.columns.spans, chains)
 
     @property
     def clips(self) -> list[Clip]:
@@ -160,7 +140,7 @@ class _Walk:
         end, row, ns = self._cycles.columns
         order = np.argsort(-end, kind="stable")
         cycles = zip(self.columns.spans.ids(row[order]), ns[order].tolist(), strict=True)
-        return [*self._lanes.clips, *self._late, *(Clip("cycle", *cycle) for cycle in cycles)]
+        return [*self.lanes.clips, *self._late, *(Clip("cycle", *cycle) for cycle in cycles)]
 
     @property
     def edges_ns(self) -> tuple[Ints, Ints]:
@@ -176,8 +156,8 @@ class _Walk:
         members = np.flatnonzero(columns.group != NONE)
         last = self._last_to_enter[members]
         waits = np.flatnonzero((columns.group == NONE) & (self._releasing != NONE))
-        piece, until_ns = self._lanes.last_busy(self._releasing[waits], release_ns[waits])
-        by = np.where(piece != NONE, self._lanes.owner[piece], NONE)
+        piece, until_ns = self.lanes.last_busy(self._releasing[waits], release_ns[waits])
+        by = np.where(piece != NONE, self.lanes.owner[piece], NONE)
         rows, by = np.append(members, waits), np.append(last, by)
         at_ns = np.append(columns.start_ns[last], until_ns)
         other = (by != NONE) & (columns.lane[rows] != columns.lane[by])
@@ -186,7 +166,7 @@ class _Walk:
     def _resolve(self, begin: Ints, end: Ints, waiting: Ints, chain: Ints) -> None:
         """Assign every instant of windows, which are positions of lanes. `waiting`: the spans that wait for these
         lanes."""
-        lanes, columns = self._lanes, self.columns
+        lanes, columns = self.lanes, self.columns
         first = np.searchsorted(lanes.at, begin, "right") - 1
         sizes = np.searchsorted(lanes.at, end) - first
         window = np.repeat(np.arange(len(begin)), sizes)
@@ -230,7 +210,7 @@ class _Walk:
         # A wait may lead back to a lane that itself waits for it: a cycle, counted as a clip.
         self._cycles.add(end, row, end - start, where=(inner == NONE) & (lane != NONE))
         self._gaps.add(row, start, end, chain, UNEXPLAINED, where=inner == NONE)
-        places = self._lanes.position(lane, start), self._lanes.position(lane, end)
+        places = self.lanes.position(lane, start), self.lanes.position(lane, end)
         self._windows.add(*places, row, inner, where=inner != NONE)
 
     def _extended(self, chain: Ints, lane: Ints) -> Ints:
@@ -267,7 +247,7 @@ class _Walk:
 
     def _releasing_lanes(self) -> Ints:
         """Return for each span the lane that was busy last before its release."""
-        columns, lanes = self.columns, self._lanes
+        columns, lanes = self.columns, self.lanes
         row, lane = columns.releasing
         release_ns = np.where(columns.is_released, columns.released_ns, columns.end_ns)[row]
         piece, until_ns = lanes.last_busy(lane, release_ns)
@@ -327,11 +307,10 @@ def _check(trace: Trace) -> None:
             raise BundleError(f"{what} has the unknown layer {layer!r}.", f"use one of {', '.join(LAYERS)}")
 
 
-def _sum(trace: Trace, walk: _Walk, segments: _Segments) -> Attribution:
+def _sum(trace: Trace, walk: _Walk, segments: Segments) -> Attribution:
     columns = walk.columns
     length_ns = segments.end_ns - segments.start_ns
-    # the number after the layers is that of unattributed time
-    layer = np.append(columns.layer, len(LAYERS))[segments.row]
+    layer = segments.layer
     total_ns = _totals(layer, length_ns, len(LAYERS) + 1)
     is_between = np.append(columns.between_marks, False)[segments.row] & (segments.kind == OWN)
     quality_of = np.where(is_between, BETWEEN, segments.kind)
@@ -353,7 +332,7 @@ def _sum(trace: Trace, walk: _Walk, segments: _Segments) -> Attribution:
     low = dict(zip(LAYERS, (total_ns - uncertain_ns).tolist(), strict=False))
     high = dict(zip(LAYERS, (total_ns + uncertain_ns).tolist(), strict=False))
     # `hi_ns` is the upper bound of a layer's time inside spans of another layer.
-    for interval, overlap_ns in _overlaps(trace.intervals, walk, segments, layer):
+    for interval, overlap_ns in _overlaps(trace.intervals, walk, segments):
         low[interval.inside] -= min(interval.hi_ns, overlap_ns)
         high[interval.layer] += min(interval.hi_ns, overlap_ns)
     # All unattributed time may belong to a layer whose source is missing.
@@ -391,20 +370,8 @@ def _sum(trace: Trace, walk: _Walk, segments: _Segments) -> Attribution:
         trace.not_measured,
         trace.intervals,
         tuple(Clip(kind, span, ns) for (kind, span), ns in merged.items()),
-        tuple(_rows(walk, segments, layer)),
+        segments,
     )
-
-
-def _rows(walk: _Walk, segments: _Segments, layer: Ints) -> Iterator[Segment]:
-    names = [*LAYERS, UNATTRIBUTED]
-    chains = [tuple(walk.columns.lanes[lane] for lane in chain) for chain in walk.chains]
-    bounds = segments.start_ns.tolist(), segments.end_ns.tolist()
-    others = layer.tolist(), segments.row.tolist(), segments.kind.tolist(), segments.chain.tolist()
-    rows = np.unique(segments.row[segments.row != NONE])
-    spans = dict(zip(rows.tolist(), walk.columns.spans.rows(rows), strict=True))
-    for start_ns, end_ns, number, row, kind, chain in zip(*bounds, *others, strict=True):
-        span = None if row == NONE else spans[row]
-        yield Segment(start_ns, end_ns, names[number], span, KINDS[kind], chains[chain])
 
 
 def _totals(group: Ints, ns: Ints, groups: int) -> Ints:
@@ -430,17 +397,15 @@ def _period(cause: str) -> Literal["read", "default"] | None:
     return None if row is None else "read" if row.period_is_read else "default"
 
 
-def _overlaps(
-    intervals: Sequence[Interval], walk: _Walk, segments: _Segments, layer: Ints
-) -> Iterator[tuple[Interval, int]]:
+def _overlaps(intervals: Sequence[Interval], walk: _Walk, segments: Segments) -> Iterator[tuple[Interval, int]]:
     """Yield the time of the segments of the layer `inside`, in the lane of each interval."""
     numbers = {name: number for number, name in enumerate(walk.columns.lanes)}
-    lane = np.array([chain[-1] for chain in walk.chains])[segments.chain]
+    lane = segments.lane
     places: dict[tuple[str, str], list[Interval]] = {}
     for interval in intervals:
         places.setdefault((interval.lane, interval.inside), []).append(interval)
     for (name, inside), own in places.items():
-        some = (segments.kind == OWN) & (lane == numbers.get(name, NONE)) & (layer == NUMBER_OF_LAYER[inside])
+        some = (segments.kind == OWN) & (lane == numbers.get(name, NONE)) & (segments.layer == NUMBER_OF_LAYER[inside])
         start_ns, end_ns = segments.start_ns[some], segments.end_ns[some]
         passed_ns = np.append(0, np.cumsum(end_ns - start_ns))
 

@@ -81,6 +81,17 @@ class Lane:
         return piece.end_ns if piece else None
 
 
+class Nested(NamedTuple):
+    """Columns of the spans in the window after normalisation, by lane and start; an outer span is before its inner
+    spans. `row`: place in the trace; `outer`: place in these columns of the span around it, or NONE."""
+
+    row: Ints
+    start_ns: Ints
+    end_ns: Ints
+    depth: Ints
+    outer: Ints
+
+
 class Lanes:
     """Pieces of all normalised lanes, laid end to end on one axis. Lane k has the positions from k * stride.
 
@@ -117,11 +128,17 @@ class Lanes:
             untidy[columns.lane[crossing]] = True
             rows = rows[~untidy[columns.lane[rows]]]
             around = _enclosing(low[rows], high[rows])
-        tables = [self._edges(len(columns.lanes)), *_turns(rows, around, low, high, columns.resolution_ns)]
+        tables: list[tuple[Ints, ...]] = [
+            self._edges(len(columns.lanes)),
+            *_turns(rows, around, low, high, columns.resolution_ns),
+        ]
         clips = self._clips(columns, depth, lost_ns > 0, high - low, ~untidy[columns.lane])
+        depths = _open_at_start(low[rows], high[rows])
+        self._nested: list[tuple[Ints, ...]] = [(rows, low[rows], high[rows], depths)]
         for lane in np.flatnonzero(untidy).tolist():
-            table, clips[lane] = self._by_loop(columns, lane)
+            table, nested, clips[lane] = self._by_loop(columns, lane)
             tables.append(table)
+            self._nested.append(nested)
         at, owner, resolution_ns = (np.concatenate(column) for column in zip(*tables, strict=True))
         order = np.argsort(at, kind="stable")  # of equal positions, the last table has precedence
         at = at[order]
@@ -129,6 +146,14 @@ class Lanes:
         self.at, self.owner = at[last], owner[order][last]
         self.resolution_ns = largest_of_runs(at, resolution_ns[order])
         self.clips = [clip for lane in sorted(clips) for clip in clips[lane]]
+
+    @property
+    def nested(self) -> Nested:
+        """The normalised spans of all lanes."""
+        row, low, high, depth = (np.concatenate(column) for column in zip(*self._nested, strict=True))
+        order = np.lexsort((depth, low))
+        start_ns = self.time_ns(low[order])
+        return Nested(row[order], start_ns, start_ns + (high - low)[order], depth[order], _around(depth[order]))
 
     def position(self, lane: Ints, time_ns: Ints) -> Ints:
         """Return the positions of times; a time outside the window is before the lane, or at the window's end."""
@@ -171,7 +196,7 @@ class Lanes:
                 own.append(Clip("outside window", id_, cut_ns))
         return found
 
-    def _by_loop(self, columns: Columns, lane: int) -> tuple[tuple[Ints, Ints, Ints], list[Clip]]:
+    def _by_loop(self, columns: Columns, lane: int) -> tuple[tuple[Ints, ...], tuple[Ints, ...], list[Clip]]:
         rows = np.flatnonzero(columns.lane == lane)
         end_ns, shift = self.start_ns + self.wall_ns, lane * self.stride - self.start_ns
         spans = list(columns.spans.rows(rows))
@@ -179,7 +204,9 @@ class Lanes:
         row_of = {id(span): row for span, row in zip(spans, rows.tolist(), strict=True)} | {id(None): NONE}
         pieces = [(piece.start_ns, row_of[id(piece.span)]) for piece in one.pieces] + [(end_ns, NONE)]
         found = np.array([(at + shift, row, one.edges_ns.get(at, 0)) for at, row in pieces], np.int64)
-        return (found[:, 0], found[:, 1], found[:, 2]), list(one.clips)
+        places = [(rows[span.place], span.start_ns + shift, span.end_ns + shift, span.depth) for span in one.nested]
+        nested = np.array(places, np.int64).reshape(-1, 4)
+        return tuple(found.T), tuple(nested.T), list(one.clips)
 
 
 def _ancestors(parent: Ints) -> tuple[Ints, Flags]:
@@ -209,9 +236,17 @@ def _outer_first(rows: Ints, low: Ints, high: Ints, depth: Ints) -> Ints:
 
 def _enclosing(low: Ints, high: Ints) -> Ints:
     """Return the place of the span around each of the sorted spans, if they nest."""
-    around = np.full(len(low), NONE)
-    # the spans that are open at a start: those before it that have not ended
-    level = np.arange(len(low)) - np.searchsorted(np.sort(high, kind="stable"), low, "right")
+    return _around(_open_at_start(low, high))
+
+
+def _open_at_start(low: Ints, high: Ints) -> Ints:
+    """Count the spans that are open at the start of each of the sorted spans: those before it that have not ended."""
+    return np.arange(len(low)) - np.searchsorted(np.sort(high, kind="stable"), low, "right")
+
+
+def _around(level: Ints) -> Ints:
+    """Return for each element the last element before it that is one level higher."""
+    around = np.full(len(level), NONE)
     order = np.argsort(level, kind="stable")
     bounds = np.searchsorted(level[order], np.arange(level.max(initial=-1) + 2))
     for outer, inner, end in zip(bounds[:-2], bounds[1:-1], bounds[2:], strict=True):

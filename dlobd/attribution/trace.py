@@ -15,8 +15,9 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 
 from dlobd.columns import MOST, NONE, Codes, Flags, Ints, Numbers, ints
+from dlobd.layers import LAYERS, TENSORFLOW, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Clip, ClockAnchor, Event, Interval, LayerTime, NotMeasured, Process
-from dlobd.spans import Cause, SpanKind
+from dlobd.spans import STEP_RENDEZVOUS, Cause, SpanKind
 
 NOT_RELEASED = -MOST
 """Value in the column `released_ns` without a release."""
@@ -287,6 +288,18 @@ class Spans(Sequence[Span]):
         columns = {name: getattr(self, name)[wanted] for name in names}
         return replace(self, parent=place[self.parent[wanted]], **columns)
 
+    @cached_property
+    def is_step(self) -> Flags:
+        """True for whole training steps, the first step included; False for other numbered collectives."""
+        alone = np.array([wait.rendezvous in ("", STEP_RENDEZVOUS) for wait in self.waits], np.bool_)[self.wait]
+        flags: Flags = self.of_kinds(lambda kind: kind.layer == TENSORFLOW) & (self.call != NONE) & alone
+        return flags
+
+    def of_origins(self, wanted: Callable[[Origin], bool]) -> Flags:
+        """Return True for each span of a wanted origin."""
+        flags: Flags = np.array([*map(wanted, self.origins)], np.bool_)[self.origin]
+        return flags
+
     def of_kinds(self, wanted: Callable[[SpanKind], bool]) -> Flags:
         """Return True for each span of a wanted kind."""
         flags: Flags = np.array([wanted(kind) for kind, _ in self.kinds], np.bool_)[self.kind]
@@ -346,6 +359,61 @@ class Segment:
     chain: tuple[str, ...]
 
 
+SEGMENT_KINDS: tuple[Literal["span", "cause", "unexplained", "unattributed"], ...]
+SEGMENT_KINDS = ("span", "cause", "unexplained", "unattributed")
+
+SEGMENT_LAYERS = (*LAYERS, UNATTRIBUTED)
+
+
+@dataclass(frozen=True, eq=False)
+class Segments(Sequence[Segment]):
+    """Columns of segments from start to end of the window; see `Segment`.
+
+    layer, kind, chain: places in `SEGMENT_LAYERS`, `SEGMENT_KINDS` and `chains`.
+    row: place in `spans`, or NONE.
+    """
+
+    start_ns: Ints
+    end_ns: Ints
+    layer: Ints
+    row: Ints
+    kind: Ints
+    chain: Ints
+    spans: Spans
+    chains: Sequence[tuple[str, ...]]
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @overload
+    def __getitem__(self, at: int) -> Segment: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Segment]: ...
+    def __getitem__(self, at: int | slice) -> Segment | list[Segment]:
+        if isinstance(at, slice):
+            return list(self.where(np.arange(len(self))[at]))
+        return next(iter(self.where(np.array([range(len(self))[at]]))))
+
+    def __iter__(self) -> Iterator[Segment]:
+        rows = np.unique(self.row[self.row != NONE])
+        spans = dict(zip(rows.tolist(), self.spans.rows(rows), strict=True))
+        columns = (self.start_ns, self.end_ns, self.layer, self.row, self.kind, self.chain)
+        for start_ns, end_ns, layer, row, kind, chain in zip(*(column.tolist() for column in columns), strict=True):
+            names = SEGMENT_LAYERS[layer], spans.get(row), SEGMENT_KINDS[kind]
+            yield Segment(start_ns, end_ns, *names, self.chains[chain])
+
+    def where(self, rows: Ints | Flags) -> Segments:
+        """Return the segments of these rows, or with a flag."""
+        names = ("start_ns", "end_ns", "layer", "row", "kind", "chain")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    @property
+    def lane(self) -> Ints:
+        """Place of the lane of each segment, the last of its chain, in the lanes of the spans."""
+        places = {lane: place for place, lane in enumerate(self.spans.lanes)}
+        return ints([places[chain[-1]] for chain in self.chains])[self.chain]
+
+
 @dataclass(frozen=True, slots=True)
 class Attribution:
     """The wall time by layer: sum(layer.ns) + unattributed_ns == wall_ns, always."""
@@ -356,7 +424,7 @@ class Attribution:
     not_measured: tuple[NotMeasured, ...]
     intervals: tuple[Interval, ...]
     clips: tuple[Clip, ...]
-    segments: tuple[Segment, ...]
+    segments: Segments
 
     @property
     def unexplained_ns(self) -> int:

@@ -15,19 +15,27 @@ only recorded waits, so that an event may move before an unrecorded dependency.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from fractions import Fraction
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
 
-from dlobd.attribution.attribute import arranged
-from dlobd.attribution.nesting import Piece
-from dlobd.attribution.trace import Span, Trace
-from dlobd.schema import MAIN_LANE
+import numpy as np
 
-Retain = Callable[[Span, bool], Fraction | int]
-"""Retained share of a span's time, 0 to 1. The second argument is True for a sleep and for the rest of a wait after its
-release, and False for the span's own work."""
+from dlobd.attribution.columns import Columns
+from dlobd.attribution.nesting import Lanes
+from dlobd.attribution.trace import Trace
+from dlobd.columns import NONE, Ints, starts_of_runs
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """Retained shares of the time of spans, 0 to 1.
+
+    Row i keeps `own[i] / of[i]` of its work, and `waits[i] / of[i]` of its sleep and of its wait after the release."""
+
+    own: Ints
+    waits: Ints
+    of: Ints
 
 
 class WhatIf:
@@ -35,127 +43,178 @@ class WhatIf:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.lanes = arranged(trace)
-        self.starts: dict[str, list[int]] = {
-            name: [piece.start_ns for piece in lane.pieces] for name, lane in self.lanes.items()
-        }
-        self.members: dict[str, list[Span]] = defaultdict(list)
-        for span in trace.spans:
-            if span.rendezvous:
-                self.members[span.rendezvous].append(span)
-        self.waiting = _waiting(trace)
+        columns = Columns(trace.spans)
+        lanes = Lanes(columns, trace.start_ns, trace.end_ns)
+        lane = lanes.at // lanes.stride
+        inner = np.flatnonzero(lanes.at[:-1] % lanes.stride != lanes.wall_ns)
+        self.begins: list[int] = lanes.time_ns(lanes.at[inner]).tolist()
+        self.ends: list[int] = (lanes.at[inner + 1] - lane[inner] * lanes.stride + lanes.start_ns).tolist()
+        self.owner: list[int] = lanes.owner[inner].tolist()
+        self.bounds: list[int] = np.searchsorted(lane[inner], np.arange(len(columns.lanes) + 1)).tolist()
+        self.waiting = _waiting(columns)
+        self.group: list[int] = columns.group.tolist()
+        self.released_ns: list[int | None] = [
+            at_ns if known else None
+            for at_ns, known in zip(columns.released_ns.tolist(), columns.is_released.tolist(), strict=True)
+        ]
+        self.period_ns: list[int] = columns.period_ns.tolist()
+        self.has_cause: list[bool] = (columns.cause != NONE).tolist()
+        self.members = _members(columns)
+        rows, releasing = columns.releasing
+        first = np.searchsorted(rows, np.arange(len(columns) + 1)).tolist()
+        self.waits_for = [releasing[a:b].tolist() if b > a else () for a, b in pairwise(first)]
 
-    def wall_ns(self, retain: Retain) -> int:
+    def wall_ns(self, retained: Retained) -> int:
         """Return the duration of the window with the retained shares."""
-        return _Replay(self, retain).at(MAIN_LANE, self.trace.end_ns) - self.trace.start_ns
+        return _Replay(self, retained).at(0, self.trace.end_ns) - self.trace.start_ns
 
-    def saved_ns(self, retain: Retain) -> int:
+    def saved_ns(self, retained: Retained) -> int:
         """Return an upper bound of the saved wall time; at least 0."""
-        return max(0, self.trace.wall_ns - self.wall_ns(retain))
+        return max(0, self.trace.wall_ns - self.wall_ns(retained))
 
 
-def _waiting(trace: Trace) -> dict[str, str]:
-    """Map each lane to the first lane that waits for it, preferably a lane that began earlier."""
-    begins: dict[str, int] = {}
-    for span in trace.spans:
-        begins[span.lane] = min(begins.get(span.lane, span.start_ns), span.start_ns)
-    found: dict[str, tuple[bool, int, str]] = {}
-    for span in trace.spans:
-        for lane in span.waits_for:
-            if lane != span.lane:
-                later = begins[span.lane] >= begins.get(lane, span.end_ns)
-                found[lane] = min(found.get(lane, (True, span.start_ns, span.lane)), (later, span.start_ns, span.lane))
-    return {lane: by for lane, (_, _, by) in found.items()}
+def _members(columns: Columns) -> list[tuple[list[int], list[int]]]:
+    """Return start times and lanes of the members of each collective, by start."""
+    rows = np.flatnonzero(columns.group != NONE)
+    rows = rows[np.lexsort((columns.start_ns[rows], columns.group[rows]))]
+    at = [*starts_of_runs(columns.group[rows]).tolist(), len(rows)] if len(rows) else []
+    starts_ns, lanes = columns.start_ns[rows].tolist(), columns.lane[rows].tolist()
+    return [(starts_ns[a:b], lanes[a:b]) for a, b in pairwise(at)]
+
+
+def _waiting(columns: Columns) -> list[int]:
+    """Return for each lane the first lane that waits for it, preferably a lane that began earlier; NONE without one."""
+    row, lane = columns.releasing
+    other = (lane != NONE) & (lane != columns.lane[row])
+    row, lane = row[other], lane[other]
+    begins = np.full(len(columns.lanes), np.iinfo(np.int64).max)
+    np.minimum.at(begins, columns.lane, columns.start_ns)
+    known = np.isin(lane, columns.lane)
+    later = begins[columns.lane[row]] >= np.where(known, begins[lane], columns.end_ns[row])
+    names = np.argsort(np.argsort(np.array(columns.lanes)))
+    order = np.lexsort((names[columns.lane[row]], columns.start_ns[row], later, lane))
+    found = np.full(len(columns.lanes), NONE)
+    first = order[starts_of_runs(lane[order])] if len(order) else order
+    found[lane[first]] = columns.lane[row[first]]
+    return found.tolist()
 
 
 class _Replay:
-    """One replay. `_done` maps each lane to the new ends of the pieces that are replayed so far."""
+    """One replay. `_done` has the new ends of the pieces that are replayed so far; `_next` the next piece of each
+    lane."""
 
-    def __init__(self, what_if: WhatIf, retain: Retain) -> None:
+    def __init__(self, what_if: WhatIf, retained: Retained) -> None:
         self._of = what_if
-        self._retain = retain
-        self._done: dict[str, list[int]] = {name: [] for name in what_if.lanes}
-        self._busy: set[str] = set()  # lanes in progress: a wait that leads back to such a lane is ignored
+        self._own: list[int] = retained.own.tolist()
+        self._waits: list[int] = retained.waits.tolist()
+        self._whole: list[int] = retained.of.tolist()
+        self._done = [0] * len(what_if.begins)
+        self._next = what_if.bounds[:-1]
+        self._entered: dict[tuple[int, int], int] = {}
+        self._busy: set[int] = set()  # lanes in progress: a wait that leads back to such a lane is ignored
 
-    def at(self, lane: str, at_ns: int) -> int:
+    def at(self, lane: int, at_ns: int) -> int:
         """Return the new position of an instant of a lane."""
-        index = bisect_left(self._of.starts[lane], at_ns) - 1
-        if index < 0:
+        of, done = self._of, self._done
+        first, last = of.bounds[lane], of.bounds[lane + 1]
+        index = bisect_left(of.begins, at_ns, first, last) - 1
+        if index < first:
             return at_ns
-        pieces, done = self._of.lanes[lane].pieces, self._done[lane]
-        whole = at_ns >= pieces[index].end_ns
+        whole = at_ns >= of.ends[index]
         if lane in self._busy:
-            return self._roughly(pieces, done, min(index, len(done)), at_ns)
+            return self._roughly(lane, min(index, self._next[lane]), at_ns)
         self._busy.add(lane)
-        while len(done) < index + whole:
-            piece = pieces[len(done)]
-            done.append(self._end(lane, piece, done[-1] if done else piece.start_ns, piece.end_ns))
-        piece, begin_ns = pieces[index], done[index - 1] if index else pieces[index].start_ns
-        found = done[index] if whole else self._end(lane, piece, begin_ns, at_ns)
+        while self._next[lane] < index + whole:
+            piece = self._next[lane]
+            begin_ns = done[piece - 1] if piece > first else of.begins[piece]
+            done[piece] = self._end(lane, piece, begin_ns, of.ends[piece])
+            self._next[lane] += 1
+        begin_ns = done[index - 1] if index > first else of.begins[index]
+        found = done[index] if whole else self._end(lane, index, begin_ns, at_ns)
         self._busy.discard(lane)
         return found
 
-    def _roughly(self, pieces: Sequence[Piece], done: list[int], index: int, at_ns: int) -> int:
+    def _roughly(self, lane: int, piece: int, at_ns: int) -> int:
         """Estimate `at` for a lane in progress: interpolate in replayed pieces, keep the old distance in later
         pieces."""
-        piece = pieces[index]
-        begin_ns = done[index - 1] if index else piece.start_ns
-        if index < len(done):
-            passed_ns = min(at_ns, piece.end_ns) - piece.start_ns
-            return begin_ns + (done[index] - begin_ns) * passed_ns // (piece.end_ns - piece.start_ns)
-        return begin_ns + at_ns - piece.start_ns
+        of, start_ns = self._of, self._of.begins[piece]
+        begin_ns = self._done[piece - 1] if piece > of.bounds[lane] else start_ns
+        if piece < self._next[lane]:
+            passed_ns = min(at_ns, of.ends[piece]) - start_ns
+            return begin_ns + (self._done[piece] - begin_ns) * passed_ns // (of.ends[piece] - start_ns)
+        return begin_ns + at_ns - start_ns
 
-    def _is_known(self, lane: str, at_ns: int) -> bool:
+    def _is_known(self, lane: int, at_ns: int) -> bool:
         """Return True if the new position of that instant can be computed without a cycle."""
-        return lane not in self._busy or bisect_left(self._of.starts[lane], at_ns) <= len(self._done[lane])
+        of = self._of
+        return lane not in self._busy or bisect_left(of.begins, at_ns, *of.bounds[lane : lane + 2]) <= self._next[lane]
 
-    def _end(self, lane: str, piece: Piece, begin_ns: int, until_ns: int) -> int:
+    def _end(self, lane: int, piece: int, begin_ns: int, until_ns: int) -> int:
         """Return the new end of a piece, or of its first part, that begins at `begin_ns`."""
-        span = piece.span
-        if span is None:
+        of, row, start_ns = self._of, self._of.owner[piece], self._of.begins[piece]
+        if row == NONE:
             return self._begin_of_next(lane, piece, begin_ns, until_ns)
-        if span.rendezvous:
-            entered = [m for m in self._of.members[span.rendezvous] if m.start_ns <= until_ns]
-            last_ns = max((member.start_ns for member in entered), default=piece.start_ns)
-            released_ns = min(max(last_ns, piece.start_ns), until_ns)
-            now_ns = max([begin_ns, *(self._entry(lane, piece, begin_ns, member) for member in entered)])
-            return now_ns + self._part(span, until_ns - released_ns, False)
-        if span.waits_for:
-            released_ns = until_ns if span.released_ns is None else span.released_ns
-            released_ns = min(max(released_ns, piece.start_ns), until_ns)
-            now_ns = self._released(span, piece.start_ns, begin_ns, released_ns)
-            return now_ns + self._part(span, until_ns - released_ns, True)
-        if span.cause:
-            length_ns = until_ns - piece.start_ns
-            slept_ns = min(length_ns, span.cause_period_ns)
-            return begin_ns + self._part(span, slept_ns, True) + self._part(span, length_ns - slept_ns, False)
-        return begin_ns + self._part(span, until_ns - piece.start_ns, False)
+        if of.group[row] != NONE:
+            starts_ns, _ = of.members[of.group[row]]
+            count = bisect_right(starts_ns, until_ns)
+            last_ns = starts_ns[count - 1] if count else start_ns
+            released_ns = min(max(last_ns, start_ns), until_ns)
+            return max(begin_ns, self._entry(lane, piece, begin_ns, count)) + self._part(row, until_ns - released_ns)
+        if of.waits_for[row]:
+            known_ns = of.released_ns[row]
+            released_ns = min(max(until_ns if known_ns is None else known_ns, start_ns), until_ns)
+            now_ns = self._released(row, start_ns, begin_ns, released_ns)
+            return now_ns + self._part(row, until_ns - released_ns, True)
+        if of.has_cause[row]:
+            length_ns = until_ns - start_ns
+            slept_ns = min(length_ns, of.period_ns[row])
+            return begin_ns + self._part(row, slept_ns, True) + self._part(row, length_ns - slept_ns)
+        return begin_ns + self._part(row, until_ns - start_ns)
 
-    def _part(self, span: Span, length_ns: int, waited: bool) -> int:
-        return int(length_ns * self._retain(span, waited))
+    def _part(self, row: int, length_ns: int, waited: bool = False) -> int:
+        return length_ns * (self._waits if waited else self._own)[row] // self._whole[row]
 
-    def _entry(self, lane: str, piece: Piece, begin_ns: int, member: Span) -> int:
-        if member.lane == lane:
-            return begin_ns + max(0, min(member.start_ns, piece.end_ns) - piece.start_ns)
-        return self.at(member.lane, member.start_ns)
+    def _entry(self, lane: int, piece: int, begin_ns: int, count: int) -> int:
+        """Return the new time of the last entry of the first `count` members of a collective."""
+        of = self._of
+        group = of.group[of.owner[piece]]
+        if (found := self._entered.get((group, count))) is not None:
+            return found
+        starts_ns, lanes = of.members[group]
+        latest_ns, start_ns, end_ns = begin_ns, of.begins[piece], of.ends[piece]
+        for member_ns, member in zip(starts_ns[:count], lanes, strict=False):
+            if member == lane:
+                entry_ns = begin_ns + max(0, min(member_ns, end_ns) - start_ns)
+            else:
+                entry_ns = self.at(member, member_ns)
+            latest_ns = max(latest_ns, entry_ns)
+        self._entered[group, count] = latest_ns
+        return latest_ns
 
-    def _released(self, span: Span, start_ns: int, begin_ns: int, released_ns: int) -> int:
+    def _busy_until(self, lane: int, at_ns: int) -> int | None:
+        """Return the latest instant until `at_ns` at which a span was open; None if no span was open."""
+        of, first = self._of, self._of.bounds[lane]
+        piece = bisect_left(of.begins, at_ns, first, of.bounds[lane + 1]) - 1
+        if piece >= first and of.owner[piece] == NONE:
+            piece -= 1  # two pieces without a span never touch
+        return min(of.ends[piece], at_ns) if piece >= first else None
+
+    def _released(self, row: int, start_ns: int, begin_ns: int, released_ns: int) -> int:
         """Return the new release of a wait: after the last of its lanes, with the retained share of the old delay."""
-        busy: dict[str, int] = {}
-        for name in span.waits_for:
-            known = self._of.lanes.get(name)
-            until_ns = known.busy_until(released_ns) if known else None
-            if until_ns is not None and until_ns > start_ns and self._is_known(name, until_ns):
-                busy[name] = until_ns
+        busy: dict[int, int] = {}
+        for lane in self._of.waits_for[row]:
+            until_ns = self._busy_until(lane, released_ns) if lane != NONE else None
+            if until_ns is not None and until_ns > start_ns and self._is_known(lane, until_ns):
+                busy[lane] = until_ns
         if not busy:
-            return begin_ns + self._part(span, released_ns - start_ns, True)
-        last_ns = max(busy.values())
-        late_ns = self._part(span, released_ns - last_ns, True)
-        return max(begin_ns, *(self.at(name, until_ns) + late_ns for name, until_ns in busy.items()))
+            return begin_ns + self._part(row, released_ns - start_ns, True)
+        late_ns = self._part(row, released_ns - max(busy.values()), True)
+        return max(begin_ns, *(self.at(lane, until_ns) + late_ns for lane, until_ns in busy.items()))
 
-    def _begin_of_next(self, lane: str, piece: Piece, begin_ns: int, until_ns: int) -> int:
+    def _begin_of_next(self, lane: int, piece: int, begin_ns: int, until_ns: int) -> int:
         """Return the new end of a gap: when the waiting lane reaches the old end, or else after the old duration."""
-        by = self._of.waiting.get(lane)
-        if lane == MAIN_LANE or by is None:
-            return begin_ns + until_ns - piece.start_ns
-        return max(begin_ns if self._done[lane] else self._of.trace.start_ns, self.at(by, until_ns))
+        by = self._of.waiting[lane]
+        if lane == 0 or by == NONE:
+            return begin_ns + until_ns - self._of.begins[piece]
+        begun = self._next[lane] > self._of.bounds[lane]
+        return max(begin_ns if begun else self._of.trace.start_ns, self.at(by, until_ns))

@@ -14,13 +14,14 @@ from dlobd.columns import NONE, Ints
 from dlobd.evidence.recorded_spans import RecordedSpans
 
 
-def given_ns(gets: RecordedSpans, puts: Sequence[RecordedSpans]) -> Ints:
-    """Return for each get the end of its block's put; NONE from a get of unknown size on."""
+def given_ns(gets: RecordedSpans, puts: Sequence[RecordedSpans]) -> tuple[Ints, Ints]:
+    """Return for each get the end of its block's put, with its error; NONE from a get of unknown size on."""
     return _passed([gets], puts, 0)
 
 
-def room_ns(puts: Sequence[RecordedSpans], gets: Sequence[RecordedSpans], capacity_bytes: int) -> Ints:
-    """Return for each put the time at which the pipe had room for its block: 0 if it always had, NONE if unknown."""
+def room_ns(puts: Sequence[RecordedSpans], gets: Sequence[RecordedSpans], capacity_bytes: int) -> tuple[Ints, Ints]:
+    """Return for each put the time at which the pipe had room for its block, with its error. The time is 0 if it always
+    had, and NONE if it is unknown."""
     return _passed(puts, gets, capacity_bytes)
 
 
@@ -39,24 +40,26 @@ def without_reads(spans: RecordedSpans) -> Ints:
     return found[np.argsort(found[:, 0], kind="stable")]
 
 
-def _passed(own: Sequence[RecordedSpans], others: Sequence[RecordedSpans], slack_bytes: int) -> Ints:
-    """Return for each transfer the time at which the other side had transferred as many bytes, less the slack."""
-    (ends_ns, amounts, _), (_, needed, place) = _known(others), _known(own)
+def _passed(own: Sequence[RecordedSpans], others: Sequence[RecordedSpans], slack_bytes: int) -> tuple[Ints, Ints]:
+    """Return for each transfer the time at which the other side had transferred as many bytes, less the slack; and the
+    error of this time."""
+    (ends_ns, errors_ns, amounts, _), (_, _, needed, place) = _known(others), _known(own)
     moved, none = np.cumsum(amounts), needed == 0  # a get of nothing saw the end of the feed
     needed = np.cumsum(needed) - slack_bytes
     index = np.searchsorted(moved, needed)
-    at_ns = np.append(ends_ns, NONE)[index]
-    found = np.full(sum(map(len, own)), NONE)
-    found[place] = np.where(none, NONE, np.where(needed <= 0, 0, at_ns))
-    return found
+    found, error_ns = np.full(sum(map(len, own)), NONE), np.zeros(sum(map(len, own)), np.int64)
+    found[place] = np.where(none, NONE, np.where(needed <= 0, 0, np.append(ends_ns, NONE)[index]))
+    error_ns[place] = np.append(errors_ns, 0)[index]
+    return found, error_ns
 
 
-def _known(parts: Sequence[RecordedSpans]) -> tuple[Ints, Ints, Ints]:
-    """Return end, amount and place of the transfers before the first of unknown size, in the order of start."""
+def _known(parts: Sequence[RecordedSpans]) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return end, error of the end, amount and place of the transfers before the first of unknown size, by start."""
     if not parts:
-        return (np.zeros(0, np.int64),) * 3
+        return (np.zeros(0, np.int64),) * 4
     start_ns = np.concatenate([part.start_ns for part in parts])
     end_ns = np.concatenate([part.end_ns for part in parts])
+    error_ns = np.concatenate([part.errors_ns[1] if part.errors_ns else np.zeros_like(part.end_ns) for part in parts])
     by_bytes = np.concatenate([part.has("bytes") for part in parts])
     amount = np.where(
         by_bytes,
@@ -67,4 +70,4 @@ def _known(parts: Sequence[RecordedSpans]) -> tuple[Ints, Ints, Ints]:
     known = sized & ~np.concatenate([part.truncated for part in parts])
     order = np.argsort(start_ns, kind="stable")
     order = order[: np.argmin(np.append(known[order], False))]
-    return end_ns[order], amount[order], order
+    return end_ns[order], error_ns[order], amount[order], order

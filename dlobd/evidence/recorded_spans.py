@@ -144,6 +144,24 @@ class RecordedSpans(Sequence[RecordedSpan]):
         order = np.argsort(self.kind, kind="stable")
         return np.split(order, np.searchsorted(self.kind[order], np.arange(1, len(self.kinds))))
 
+    @cached_property
+    def outer(self) -> Ints:
+        """Row of the parent of each span, or NONE."""
+        order = np.argsort(self.id, kind="stable")
+        place = np.minimum(np.searchsorted(self.id[order], self.parent), max(0, len(self) - 1))
+        found = (self.parent != 0) & (self.id[order][place] == self.parent) if len(self) else place
+        return np.where(found, order[place], NONE) if len(self) else place
+
+    @property
+    def first_ended(self) -> RecordedSpan | None:
+        """The span that ended first; None without a span."""
+        return self[int(np.argmin(self.end_ns))] if len(self) else None
+
+    @property
+    def last_ended(self) -> RecordedSpan | None:
+        """The span that ended last; None without a span."""
+        return self[int(np.argmax(self.end_ns))] if len(self) else None
+
     def other_threads(self) -> Iterator[tuple[str, Flags]]:
         """Yield the name of each thread, except the main thread, with a flag for each of its spans."""
         for thread, code in sorted((self.threads[code], code) for code in np.unique(self.thread).tolist()):
@@ -195,6 +213,11 @@ class RecordedSpans(Sequence[RecordedSpan]):
     def has(self, *names: str) -> Flags:
         """Return True for each span with all of these attributes."""
         flags: Flags = np.array([{*names} <= attrs.keys() for attrs in self.attributes], np.bool_)[self.attrs]
+        return flags
+
+    def equals(self, name: str, value: object) -> Flags:
+        """Return True for each span whose attribute has this value."""
+        flags: Flags = np.array([attrs.get(name) == value for attrs in self.attributes], np.bool_)[self.attrs]
         return flags
 
     def values(self, name: str, default: int = 0) -> Ints:

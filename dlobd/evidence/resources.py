@@ -6,8 +6,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
+import numpy as np
+
 from dlobd.bundle import reading
 from dlobd.bundle.reading import ListOf, Members
+from dlobd.columns import Ints, scaled
 from dlobd.spans import JsonMap
 
 LOOPBACK = "lo"
@@ -112,6 +115,20 @@ class Counter:
             return self._values[-1]
         t0, t1, v0, v1 = *self._times[after - 1 : after + 1], *self._values[after - 1 : after + 1]
         return v0 + (v1 - v0) * (at_ns - t0) // (t1 - t0)
+
+    def grown(self, start_ns: Ints, end_ns: Ints) -> int:
+        """Return the sum of the growths in intervals."""
+        return int((self._at(end_ns) - self._at(start_ns)).sum())
+
+    def _at(self, at_ns: Ints) -> Ints:
+        if not self._times:
+            return np.zeros_like(at_ns)
+        times_ns, values = np.array(self._times, np.int64), np.array(self._values, np.int64)
+        before = np.clip(np.searchsorted(times_ns, at_ns, "right") - 1, 0, max(0, len(times_ns) - 2))
+        after = np.minimum(before + 1, len(times_ns) - 1)
+        length_ns = np.maximum(1, times_ns[after] - times_ns[before])
+        passed_ns = np.clip(at_ns - times_ns[before], 0, length_ns)
+        return values[before] + scaled(values[after] - values[before], passed_ns, length_ns)
 
     def between(self, start_ns: int, end_ns: int) -> int:
         """Return the growth in an interval. The growths of adjacent intervals sum exactly to the growth of their

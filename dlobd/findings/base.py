@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dlobd.attribution.attribute import quality
-from dlobd.attribution.trace import Attribution, Segment, Span, Trace
-from dlobd.attribution.what_if import Retain, WhatIf
+import numpy as np
+
+from dlobd.attribution.attribute import nested, quality
+from dlobd.attribution.trace import SEGMENT_KINDS, Attribution, Segment, Span, Trace
+from dlobd.attribution.what_if import Retained, WhatIf
+from dlobd.columns import NONE, Flags, Ints
 from dlobd.evidence.evidence import Evidence
 from dlobd.layers import LAYERS
 from dlobd.measures.lane_threads import Carrier, Carriers
 from dlobd.record.resources import CoreWaits, EnvironmentCache
 from dlobd.schema import Runnable
+from dlobd.spans import SpanKind
 
 MOST_NAMES = 4
 """Largest number of span names in the evidence of a finding."""
@@ -52,24 +56,21 @@ class Context:
         return carrier.waiting_ns(start_ns, end_ns) if isinstance(carrier, Carrier) else 0
 
     @cached_property
-    def outer(self) -> Mapping[str, Span]:
-        """The parent of each span after normalisation of its lane, by the ID of the span."""
-        parents: dict[str, Span] = {}
-        for lane in self.what_if.lanes.values():
-            open_: list[Span] = []
-            for nested in lane.nested:
-                del open_[nested.depth :]
-                if open_:
-                    parents[nested.span.id] = open_[-1]
-                open_.append(nested.span)
-        return parents
+    def _outer(self) -> list[tuple[Ints, Ints]]:
+        """Rows of the spans of each depth, from the second on, with the rows of the spans around them after
+        normalisation."""
+        found = nested(self.trace)
+        order = np.argsort(found.depth, kind="stable")
+        levels = np.split(order, np.searchsorted(found.depth[order], np.arange(1, found.depth.max(initial=0) + 1)))
+        return [(found.row[level], found.row[found.outer[level]]) for level in levels[1:]]
 
-    def spans_around(self, span: Span) -> Iterator[Span]:
-        """Yield a span and its ancestors, innermost first."""
-        ancestor: Span | None = span
-        while ancestor is not None:
-            yield ancestor
-            ancestor = self.outer.get(ancestor.id)
+    def around(self, *wanted: SpanKind) -> Ints:
+        """Return for each span the row of the innermost span of these kinds around it, or itself; NONE without one."""
+        here = self.trace.spans.of_kinds(lambda kind: any(kind is one for one in wanted))
+        found = np.where(here, np.arange(len(here)), NONE)
+        for row, outer in self._outer:
+            found[row] = np.where(here[row], row, found[outer])
+        return found
 
     def time(self, ns: int) -> str:
         """Format a time with its percentage of the wall time: `3.2 s (9.4 %)`."""
@@ -99,7 +100,7 @@ class Candidate:
     remedy: str
     unless: str
     advice: Advice = field(default_factory=dict)
-    retain: Retain | None = None
+    retain: Retained | None = None
     saves_ns: int = 0
     uncertain_ns: int = 0
 
@@ -107,44 +108,64 @@ class Candidate:
 Finder = Callable[[Context], Candidate | None]
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Selection of spans: flags of spans whose own work counts, and of spans whose waits and sleeps count."""
+
+    own: Flags
+    waits: Flags
+
+    def retained(self, kept: Ints | int = 0, of: Ints | int = 1) -> Retained:
+        """Return shares that keep `kept / of` of the selected time."""
+        kept, of = np.broadcast_to(kept, self.own.shape), np.broadcast_to(of, self.own.shape)
+        return Retained(np.where(self.own, kept, of), np.where(self.waits, kept, of), of)
+
+
+@dataclass(frozen=True, slots=True)
 class WallShare:
-    """The wall time of a selection of spans."""
+    """The wall time of a selection of spans. `evidence`: one line for each of the largest times: layer, span, time,
+    quality and source."""
 
-    ns: int = 0
-    uncertain_ns: int = 0
-    lengths: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)  # layer, name, quality, source
-    counts: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
-
-    def add(self, segment: Segment, span: Span, waited_ns: int) -> None:
-        """Add a segment that belongs to `span`, without a part that has another cause."""
-        length_ns = segment.end_ns - segment.start_ns
-        name = span.cause if segment.kind == "cause" else span.name
-        key = (segment.layer, name, quality(segment), span.source)
-        self.ns += length_ns - waited_ns
-        self.uncertain_ns += min(length_ns, span.resolution_ns)
-        self.lengths[key] += length_ns
-        self.counts[key] += 1
-
-    @property
-    def evidence(self) -> tuple[str, ...]:
-        """One line for each of the largest times: layer, span, time, quality and source."""
-        lines = []
-        for key, ns in self.lengths.most_common(MOST_NAMES):
-            layer, name, how, source = key
-            count = self.counts[key]
-            pieces = "1 piece" if count == 1 else f"{count} pieces"
-            origin = f"{how}, {source}" if source else how
-            lines.append(f"{LAYERS[layer].title}, {name}: {ns / 1e9:.3f} s in {pieces} ({origin})")
-        return tuple(lines)
+    ns: int
+    uncertain_ns: int
+    evidence: tuple[str, ...]
 
 
-def wall_share(context: Context, wanted: Callable[[Span, bool], bool], keeps_core_waits: bool = False) -> WallShare:
-    """Sum the wall time of wanted spans, without their waits for a core if they are kept. `wanted` has the arguments of
-    `Retain`."""
-    share = WallShare()
-    for segment in context.attribution.segments:
-        if segment.span is not None and wanted(segment.span, segment.kind != "span"):
-            bounds = (segment.start_ns, segment.end_ns)
-            share.add(segment, segment.span, context.waited_ns(segment.span, *bounds) if keeps_core_waits else 0)
-    return share
+def wall_share(context: Context, wanted: Wanted, keeps_core_waits: bool = False) -> WallShare:
+    """Sum the wall time of wanted spans, without their waits for a core if they are kept."""
+    segments, spans = context.attribution.segments, context.trace.spans
+    own, waits = (np.append(flags, False)[segments.row] for flags in (wanted.own, wanted.waits))
+    some = segments.where(np.where(segments.kind == SEGMENT_KINDS.index("span"), own, waits))
+    lengths_ns = some.end_ns - some.start_ns
+    waited_ns = 0
+    if keeps_core_waits:
+        waited_ns = sum(context.waited_ns(one.span, one.start_ns, one.end_ns) for one in some if one.span)
+    uncertain_ns = int(np.minimum(lengths_ns, spans.resolution_ns[some.row]).sum())
+    columns = (some.kind, spans.kind[some.row], spans.wait[some.row], spans.origin[some.row], spans.truncated[some.row])
+    order = np.lexsort(columns)
+    alike = np.stack(columns)[:, order]
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = (alike[:, 1:] != alike[:, :-1]).any(axis=0)
+    at = np.flatnonzero(begins)
+    sums_ns = np.add.reduceat(lengths_ns[order], at) if len(at) else at
+    counts = np.diff(np.append(at, len(order)))
+    first = np.minimum.reduceat(order, at) if len(at) else at
+    total_ns: Counter[tuple[str, str, str, str]] = Counter()
+    pieces: Counter[tuple[str, str, str, str]] = Counter()
+    by_first = np.argsort(first)
+    values = sums_ns[by_first].tolist(), counts[by_first].tolist()
+    for one, ns, count in zip(some.where(first[by_first]), *values, strict=True):
+        assert one.span is not None
+        name = one.span.cause if one.kind == "cause" else one.span.name
+        key = one.layer, name, quality(one), one.span.source
+        total_ns[key] += ns
+        pieces[key] += count
+    evidence = tuple(_line(key, ns, pieces[key]) for key, ns in total_ns.most_common(MOST_NAMES))
+    return WallShare(int(lengths_ns.sum()) - waited_ns, uncertain_ns, evidence)
+
+
+def _line(key: tuple[str, str, str, str], ns: int, count: int) -> str:
+    layer, name, how, source = key
+    pieces = "1 piece" if count == 1 else f"{count} pieces"
+    origin = f"{how}, {source}" if source else how
+    return f"{LAYERS[layer].title}, {name}: {ns / 1e9:.3f} s in {pieces} ({origin})"

@@ -5,14 +5,17 @@ The rules here depend on more than the kind of a span: stragglers, short steps, 
 
 from __future__ import annotations
 
-import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
-from dlobd.attribution.trace import Span
+import numpy as np
+
+from dlobd.attribution.columns import Columns
+from dlobd.attribution.trace import Trace
 from dlobd.bundle import files, noise
-from dlobd.findings.base import Candidate, Context, Finder, duration, wall_share
+from dlobd.columns import NONE, Covered, ends_of_runs
+from dlobd.findings.base import Candidate, Context, Finder, Wanted, duration, wall_share
 from dlobd.findings.rules import RULES, Rule, S, on_yarn, training_without
 from dlobd.measures.environment_cache import TENSORFLOW, in_memory, not_warm
 from dlobd.record.run import Finding
@@ -54,18 +57,15 @@ COLD = Rule(
 def checkpoints(context: Context) -> Candidate | None:
     """Find the time that fewer checkpoints would save. The excess duration of outliers has another cause, and is
     kept."""
-    every = [span for span in context.trace.spans if span.kind is CHECKPOINT]
-    usual_ns = round(statistics.median(span.end_ns - span.start_ns for span in every)) if every else 0
-
-    def checkpoint_around(span: Span) -> Span | None:
-        return next((outer for outer in context.spans_around(span) if outer.kind is CHECKPOINT), None)
-
-    def retain(span: Span, waited: bool) -> Fraction | int:
-        checkpoint = checkpoint_around(span)
-        length_ns = checkpoint.end_ns - checkpoint.start_ns if checkpoint else 0
-        return Fraction(max(0, length_ns - MUCH_LONGER * usual_ns), length_ns) if length_ns > 0 else 1
-
-    share = wall_share(context, lambda span, waited: checkpoint_around(span) is not None)
+    spans = context.trace.spans
+    lengths_ns = spans.end_ns - spans.start_ns
+    every = lengths_ns[spans.of_kinds(lambda kind: kind is CHECKPOINT)]
+    usual_ns = round(float(np.median(every))) if len(every) else 0
+    around = context.around(CHECKPOINT)
+    length_ns = np.maximum(1, lengths_ns[around])
+    kept_ns = np.maximum(0, length_ns - MUCH_LONGER * usual_ns)
+    wanted = Wanted(around != NONE, around != NONE)
+    share = wall_share(context, wanted)
     if not share.ns:
         return None
     count = "1 checkpoint" if len(every) == 1 else f"{len(every)} checkpoints"
@@ -77,7 +77,7 @@ def checkpoints(context: Context) -> Candidate | None:
         share.evidence,
         "checkpoint less often: raise checkpoint_every_steps",
         "HDFS was slow; then see the findings hdfs-data, name-node and close-retry first",
-        retain=retain,
+        retain=wanted.retained(kept_ns, length_ns),
         uncertain_ns=share.uncertain_ns,
     )
 
@@ -97,35 +97,20 @@ def straggler(context: Context) -> Candidate | None:
 
     Its cost is the time from the entry of the second-to-last rank until its own. Its checkpoints and evaluations, which
     all ranks need, have separate findings and do not count."""
-    groups = context.what_if.members
-    pauses = [span for span in context.trace.spans if span.kind.pauses_training]
-    late: Counter[str] = Counter()
-    times: Counter[str] = Counter()
-    uncertain: Counter[str] = Counter()
-    for group in groups.values():
-        members = sorted(group, key=lambda member: member.start_ns)
-        if len(members) > 1 and members[-1].lane != members[-2].lane:
-            last = members[-1]
-            between = (members[-2].start_ns, last.start_ns)
-            own = [pause for pause in pauses if pause.lane == last.lane]
-            overlaps = (min(between[1], pause.end_ns) - max(between[0], pause.start_ns) for pause in own)
-            paused_ns = sum(max(0, overlap_ns) for overlap_ns in overlaps)
-            late[last.lane] += max(0, between[1] - between[0] - paused_ns)
-            times[last.lane] += 1
-            uncertain[last.lane] += last.resolution_ns
+    late, times, uncertain, groups = _late(context.trace)
     if not late or not sum(late.values()):
         return None
     lane, ns = late.most_common(1)[0]
     if Fraction(ns, sum(late.values())) < MOST:
         return None
-    host = next(span.process.host for span in context.trace.spans if span.lane == lane)
+    host = next(origin.process.host for origin in context.trace.spans.origins if origin.lane == lane)
     return Candidate(
         "straggler",
         "tensorflow",
         f"The other ranks waited {context.time(ns)} for {lane}.",
         ns,
         (
-            f"{lane} on {host} was the last of all ranks at {times[lane]} of {len(groups)} collectives",
+            f"{lane} on {host} was the last of all ranks at {times[lane]} of {groups} collectives",
             f"{lane} caused {ns / 1e9:.3f} of the {sum(late.values()) / 1e9:.3f} s that ranks waited for the last rank",
         ),
         f"check cores, disk, memory and other processes of {host}, the node of {lane}",
@@ -136,21 +121,51 @@ def straggler(context: Context) -> Candidate | None:
     )
 
 
+def _late(trace: Trace) -> tuple[Counter[str], Counter[str], Counter[str], int]:
+    """Return by lane, for collectives in which it is the last: its lateness in nanoseconds, their number, and the
+    uncertainty; and the number of all collectives."""
+    columns, spans = Columns(trace.spans), trace.spans
+    rows = np.flatnonzero(columns.group != NONE)
+    rows = rows[np.lexsort((columns.start_ns[rows], columns.group[rows]))]
+    group = columns.group[rows]
+    last = np.flatnonzero(ends_of_runs(group)) if len(rows) else rows
+    several = np.append(False, group[1:] == group[:-1])[last] if len(rows) else rows
+    last = last[several]
+    before = last - 1
+    last, before = rows[last], rows[before]
+    other = columns.lane[last] != columns.lane[before]
+    last, before = last[other], before[other]
+    late_ns = columns.start_ns[last] - columns.start_ns[before]
+    pauses = np.flatnonzero(spans.of_kinds(lambda kind: kind.pauses_training))
+    late: Counter[str] = Counter()
+    times: Counter[str] = Counter()
+    uncertain: Counter[str] = Counter()
+    for lane in np.unique(columns.lane[last]).tolist():
+        here, name = columns.lane[last] == lane, columns.lanes[lane]
+        own = pauses[columns.lane[pauses] == lane]
+        until = Covered(columns.start_ns[own], columns.end_ns[own])
+        paused_ns = until(columns.start_ns[last[here]]) - until(columns.start_ns[before[here]])
+        late[name] = int(np.maximum(0, late_ns[here] - paused_ns).sum())
+        times[name] = int(here.sum())
+        uncertain[name] = int(columns.resolution_ns[last[here]].sum())
+    return late, times, uncertain, int(group.max(initial=-1)) + 1
+
+
 def short_steps(context: Context) -> Candidate | None:
     """Find many short steps with few samples, in which overhead dominates."""
-    lengths: dict[str, list[int]] = defaultdict(list)
-    for span in context.trace.spans:
-        if span.kind is STEP and span.call:
-            lengths[span.lane].append(span.end_ns - span.start_ns)
-    medians = [statistics.median(lane) for lane in lengths.values()]
+    spans = context.trace.spans
+    steps = np.flatnonzero(spans.of_kinds(lambda kind: kind is STEP) & (spans.call > 0))
+    lengths = {
+        lane: (spans.end_ns - spans.start_ns)[steps[spans.lane[steps] == lane]]
+        for lane in np.unique(spans.lane[steps]).tolist()
+    }
+    medians = [float(np.median(lane)) for lane in lengths.values()]
     if not isinstance(context.chosen, Experiment) or context.chosen.batch_size >= SMALL_BATCH:
         return None
     if not medians or max(medians) > SHORT_STEP_NS:
         return None
 
-    def wanted(span: Span, waited: bool) -> bool:
-        return not waited and "short-steps" in span.kind.findings
-
+    wanted = Wanted(spans.of_kinds(lambda kind: "short-steps" in kind.findings), np.zeros(len(spans), np.bool_))
     share = wall_share(context, wanted)
     if not share.ns:
         return None
@@ -163,7 +178,7 @@ def short_steps(context: Context) -> Candidate | None:
         share.evidence,
         f"use batch_size = {LARGER * batch_size} instead of {batch_size}, and adapt the learning rate",
         "accuracy falls with fewer steps, or steps of a larger batch take proportionally longer",
-        retain=lambda span, waited: Fraction(1, LARGER) if wanted(span, waited) else 1,
+        retain=wanted.retained(1, LARGER),
         uncertain_ns=share.uncertain_ns,
     )
 
@@ -219,7 +234,7 @@ def findings(context: Context) -> list[Finding]:
         if not (remedy := "; or ".join(filter(None, [found.remedy, *advice]))):
             continue
         most_ns = min(found.saves_ns, context.trace.wall_ns)
-        saves_ns = context.what_if.saved_ns(found.retain) if found.retain else most_ns
+        saves_ns = most_ns if found.retain is None else context.what_if.saved_ns(found.retain)
         lo_ns = saves_ns - found.uncertain_ns
         if saves_ns >= WORTH_NS and lo_ns > 0:
             shared = {name: getattr(found, name) for name in ("finding", "layer", "says", "ns", "evidence", "unless")}

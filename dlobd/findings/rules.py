@@ -13,10 +13,13 @@ from fractions import Fraction
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
+import numpy as np
+
 from dlobd import spans as kinds
-from dlobd.attribution.trace import Span
+from dlobd.attribution.trace import SEGMENT_KINDS
+from dlobd.columns import NONE
 from dlobd.evidence.topology import Placement
-from dlobd.findings.base import Advice, Candidate, Condition, Context, wall_share
+from dlobd.findings.base import Advice, Candidate, Condition, Context, Wanted, wall_share
 from dlobd.schema import Experiment, OwnJob
 from dlobd.spans import Cause, SpanKind
 
@@ -64,26 +67,17 @@ class Rule:
     def __call__(self, context: Context) -> Candidate | None:
         """Return the candidate finding; None if it has no wall time."""
 
-        def wanted(span: Span, waited: bool) -> bool:
-            row = span.cause_kind if waited else span.kind
-            if row is None or self.finding not in row.findings:
-                return False
-            if not (self.inside or self.outside):
-                return True
-            around = [outer.kind for outer in context.spans_around(span)]
-            inside = not self.inside or any(kind in self.inside for kind in around)
-            return inside and not any(kind in self.outside for kind in around)
-
-        def retain(span: Span, waited: bool) -> Fraction | int:
-            if not wanted(span, waited):
-                return 1
-            length_ns = span.end_ns - span.start_ns
-            kept_ns = self.at_least_ns
-            if self.keeps_core_waits:
-                kept_ns += context.waited_ns(span, span.start_ns, span.end_ns)
-            least = Fraction(min(kept_ns, length_ns), length_ns) if length_ns > 0 else 1
-            return max(least, 1 - self.saved)
-
+        wanted, spans = self._wanted(context), context.trace.spans
+        lengths_ns = np.maximum(1, spans.end_ns - spans.start_ns)
+        kept_ns = np.full(len(spans), self.at_least_ns)
+        if self.keeps_core_waits:
+            rows = np.flatnonzero(wanted.own | wanted.waits)
+            kept_ns[rows] += [context.waited_ns(span, span.start_ns, span.end_ns) for span in spans.rows(rows)]
+        kept_ns = np.minimum(kept_ns, lengths_ns)
+        # the remedy saves at most `saved`
+        rest = 1 - Fraction(self.saved)
+        more = kept_ns * rest.denominator >= lengths_ns * rest.numerator
+        kept, of = np.where(more, kept_ns, rest.numerator), np.where(more, lengths_ns, rest.denominator)
         share = wall_share(context, wanted, self.keeps_core_waits)
         if share.ns <= 0:
             return None
@@ -96,9 +90,20 @@ class Rule:
             self.remedy,
             self.unless,
             self.advice,
-            retain,
+            wanted.retained(kept, of),
             uncertain_ns=share.uncertain_ns,
         )
+
+    def _wanted(self, context: Context) -> Wanted:
+        spans = context.trace.spans
+        there = np.ones(len(spans), np.bool_)
+        if self.inside:
+            there &= context.around(*self.inside) != NONE
+        if self.outside:
+            there &= context.around(*self.outside) == NONE
+        of_waits = [wait.cause_kind is not None and self.finding in wait.cause_kind.findings for wait in spans.waits]
+        own = spans.of_kinds(lambda kind: self.finding in kind.findings)
+        return Wanted(own & there, np.array(of_waits, np.bool_)[spans.wait] & there)
 
 
 # ---- conditions of advice
@@ -123,7 +128,9 @@ def script(launcher: str = "", cause: Cause | None = None) -> Condition:
     """Return the condition that the user's script runs, with the launcher and waits of the cause if given."""
 
     def helps(context: Context) -> bool:
-        waits = {row.span.cause_kind for row in context.attribution.segments if row.kind == "cause" and row.span}
+        segments, spans = context.attribution.segments, context.trace.spans
+        rows = segments.row[segments.kind == SEGMENT_KINDS.index("cause")]
+        waits = {spans.waits[wait].cause_kind for wait in np.unique(spans.wait[rows]).tolist()}
         fits = isinstance(context.chosen, OwnJob) and launcher in ("", context.chosen.launcher)
         return fits and (cause is None or cause in waits)
 
@@ -159,7 +166,9 @@ def uploads_jars(context: Context) -> bool:
 def uploads_files(context: Context) -> bool:
     """Return True if the job uploaded a file of its own that is large, or of unknown size."""
     written = [one for one in context.evidence.hdfs.transfers if one.operation == "HDFS_WRITE"]
-    for span in (span for span in context.trace.spans if span.kind in (kinds.UPLOAD_TO_STAGING, kinds.WRITE_STAGING)):
+    spans = context.trace.spans
+    staged = spans.of_kinds(lambda kind: kind in (kinds.UPLOAD_TO_STAGING, kinds.WRITE_STAGING))
+    for span in spans.rows(np.flatnonzero(staged)):
         size_bytes = sum(one.bytes for one in written if span.start_ns <= one.end_ns <= span.end_ns)
         if not PurePosixPath(span.attrs["path"]).name.startswith(SPARKS_OWN) and not 0 < size_bytes < SMALL_BYTES:
             return True

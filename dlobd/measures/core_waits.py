@@ -11,42 +11,45 @@ Delay by other processes: the run's waiting time, times the fraction of the mach
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter as Tally
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import islice, pairwise
+from collections.abc import Iterator
+from itertools import pairwise
 
-from dlobd.attribution.trace import Segment
+import numpy as np
+
+from dlobd.attribution.trace import SEGMENT_LAYERS, Segments
+from dlobd.columns import Covered, Ints, scaled
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.resources import ProcessSample, SampledHost
-from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.measures.lane_threads import BETWEEN, Carrier, Carriers, Window
 from dlobd.record.resources import CoreWaits, LaneTime, LayerWaits
 
 HELD_UP = 0.02
 """Threshold of a busy machine: other processes' delay as a fraction of the wall time. Quiet runs vary by more."""
 
-Pieces = list[tuple[Segment, Carrier | str]]
+Pieces = list[tuple[Carrier | str, Segments]]
+"""Threads, or the reason why they are unknown, with the segments that they executed."""
 
 
-def core_waits(evidence: Evidence, segments: Sequence[Segment], window: Window) -> CoreWaits | None:
+def core_waits(evidence: Evidence, segments: Segments, window: Window) -> CoreWaits | None:
     """Return the member `core_waits` of run.json, from the segments of the attribution; None without counters."""
     known = Carriers(evidence)
     if not known.any:
         return None
-    pieces: Pieces = [(segment, known.carrier(segment)) for segment in segments]
-    by_layer: dict[str, Pieces] = defaultdict(list)
-    for segment, carrier in pieces:
-        by_layer[segment.layer].append((segment, carrier))
-    order = [*LAYERS, UNATTRIBUTED]
+    pieces: Pieces = [(carrier, segments.where(rows)) for carrier, rows in known.groups(segments)]
     unknown: Tally[str] = Tally()
     whole = LaneTime(**_split(pieces, unknown))
     foreign_ns, held_up_ns = _by_others(evidence, pieces, window)
     wall_ns = window[1] - window[0]
     return CoreWaits(
         whole=whole,
-        layers=tuple(LayerWaits(layer=layer, **_split(by_layer[layer])) for layer in sorted(by_layer, key=order.index)),
+        layers=tuple(
+            LayerWaits(
+                layer=SEGMENT_LAYERS[layer], **_split([(one, some.where(some.layer == layer)) for one, some in pieces])
+            )
+            for layer in np.unique(segments.layer).tolist()
+        ),
         unknown=tuple((why, ns) for why, ns in sorted(unknown.items(), key=lambda item: (-item[1], item[0])) if ns),
         processes=known.rows(window),
         pressure=known.pressure(window),
@@ -66,32 +69,29 @@ def warnings(waits: CoreWaits | None, wall_ns: int) -> list[str]:
 
 
 def _split(pieces: Pieces, unknown: Tally[str] | None = None) -> dict[str, int]:
-    overlaps: Tally[tuple[Carrier, int]] = Tally()
-    ns = 0
-    for segment, carrier in pieces:
-        length_ns = segment.end_ns - segment.start_ns
-        ns += length_ns
-        if isinstance(carrier, str):
-            why = carrier
-        else:
-            why = BETWEEN
-            for index, overlap_ns in carrier.overlaps(segment.start_ns, segment.end_ns):
-                overlaps[carrier, index] += overlap_ns
-                length_ns -= overlap_ns
+    names = ("on_core_ns", "on_core_lo_ns", "on_core_hi_ns", "waiting_ns", "waiting_lo_ns", "waiting_hi_ns")
+    states = dict.fromkeys(names, 0)
+    total_ns = known_ns = 0
+    for carrier, segments in pieces:
+        ns = int((segments.end_ns - segments.start_ns).sum())
+        total_ns += ns
+        why = carrier if isinstance(carrier, str) else BETWEEN
+        if not isinstance(carrier, str):
+            times_ns, *grown = carrier.stretches
+            overlap_ns = np.diff(Covered(segments.start_ns, segments.end_ns)(times_ns))
+            length_ns = np.diff(times_ns)
+            for name, grown_ns in zip(("on_core", "waiting"), grown, strict=True):
+                some, most_ns = overlap_ns > 0, np.minimum(grown_ns, overlap_ns)
+                states[f"{name}_ns"] += int(scaled(grown_ns[some], overlap_ns[some], length_ns[some]).sum())
+                least_ns = np.maximum(0, grown_ns - (length_ns - overlap_ns))
+                states[f"{name}_lo_ns"] += int(least_ns[some].sum())
+                states[f"{name}_hi_ns"] += int(most_ns[some].sum())
+            known_ns += int(overlap_ns.sum())
+            ns -= int(overlap_ns.sum())
         if unknown is not None:
-            unknown[why] += length_ns
-    states = dict.fromkeys(
-        ("on_core_ns", "on_core_lo_ns", "on_core_hi_ns", "waiting_ns", "waiting_lo_ns", "waiting_hi_ns"), 0
-    )
-    known_ns = sum(overlaps.values())
-    for (carrier, index), overlap_ns in overlaps.items():
-        length_ns, *grown = carrier.stretch(index)
-        for name, grown_ns in zip(("on_core", "waiting"), grown, strict=True):
-            states[f"{name}_ns"] += grown_ns * overlap_ns // length_ns
-            states[f"{name}_lo_ns"] += max(0, grown_ns - (length_ns - overlap_ns))
-            states[f"{name}_hi_ns"] += min(grown_ns, overlap_ns)
+            unknown[why] += ns
     blocked_ns = known_ns - states["on_core_ns"] - states["waiting_ns"]
-    return {"ns": ns, **states, "blocked_ns": blocked_ns, "unknown_ns": ns - known_ns}
+    return {"ns": total_ns, **states, "blocked_ns": blocked_ns, "unknown_ns": total_ns - known_ns}
 
 
 def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int | None, int | None]:
@@ -100,22 +100,36 @@ def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int 
     topology = evidence.topology
     if host is None or topology.external or topology.by_hand or len(host.samples) < 2:
         return None, None
-    ends = [segment.end_ns for segment, _ in pieces]
-    foreign_ns = held_up_ns = 0
-    for (before, after), (own_ns, busy_ns) in _foreign(host):
-        start_ns, end_ns = max(before, window[0]), min(after, window[1])
-        if start_ns >= end_ns or not busy_ns:
-            continue
-        others_ns = max(0, busy_ns - own_ns)
-        foreign_ns += others_ns * (end_ns - start_ns) // (after - before)
-        waited_ns = 0
-        for segment, carrier in islice(pieces, bisect_right(ends, start_ns), None):  # they tile the window
-            if segment.start_ns >= end_ns:
-                break
-            if isinstance(carrier, Carrier):
-                waited_ns += carrier.waiting_ns(max(segment.start_ns, start_ns), min(segment.end_ns, end_ns))
-        held_up_ns += waited_ns * others_ns // busy_ns
-    return foreign_ns, held_up_ns
+    known = [(span_ns, used_ns) for span_ns, used_ns in _foreign(host) if used_ns[1]]
+    known = [one for one in known if max(one[0][0], window[0]) < min(one[0][1], window[1])]
+    before_ns, after_ns = (np.array([span_ns[side] for span_ns, _ in known], np.int64) for side in (0, 1))
+    own_ns, busy_ns = (np.array([used_ns[side] for _, used_ns in known], np.int64) for side in (0, 1))
+    start_ns, end_ns = np.maximum(before_ns, window[0]), np.minimum(after_ns, window[1])
+    others_ns = np.maximum(0, busy_ns - own_ns)
+    waited_ns = np.zeros_like(start_ns)
+    for carrier, segments in pieces:
+        if isinstance(carrier, Carrier):
+            waited_ns += _waited_ns(carrier, segments, start_ns, end_ns)
+    foreign_ns = scaled(others_ns, end_ns - start_ns, after_ns - before_ns)
+    return int(foreign_ns.sum()), int(scaled(waited_ns, others_ns, busy_ns).sum())
+
+
+def _waited_ns(carrier: Carrier, segments: Segments, start_ns: Ints, end_ns: Ints) -> Ints:
+    """Return the waits for a core in each of the disjoint intervals, interpolated between readings."""
+    times_ns, _, waiting_ns = carrier.stretches
+    bounds = (segments.start_ns, segments.end_ns, start_ns, end_ns, times_ns)
+    cuts_ns = np.unique(np.concatenate(bounds))
+    begin_ns, length_ns = cuts_ns[:-1], np.diff(cuts_ns)
+    piece = np.searchsorted(segments.start_ns, begin_ns, "right") - 1
+    interval = np.searchsorted(start_ns, begin_ns, "right") - 1
+    stretch = np.searchsorted(times_ns, begin_ns, "right") - 1
+    some = (piece >= 0) & (interval >= 0) & (stretch >= 0) & (stretch < len(waiting_ns))
+    some[some] = (begin_ns[some] < segments.end_ns[piece[some]]) & (begin_ns[some] < end_ns[interval[some]])
+    of_stretch = stretch[some]
+    found = np.zeros_like(start_ns)
+    whole_ns = np.diff(times_ns)[of_stretch]
+    np.add.at(found, interval[some], scaled(waiting_ns[of_stretch], length_ns[some], whole_ns))
+    return found
 
 
 def _foreign(host: SampledHost) -> Iterator[tuple[Window, tuple[int, int]]]:

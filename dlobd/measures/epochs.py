@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.log4j import RESOLUTION_NS
@@ -44,7 +46,7 @@ def epochs(evidence: Evidence) -> tuple[Epoch, ...]:
     if not (found and stored and ended) or found[-1].test_accuracy is not None:
         return tuple(found)
     last = found[-1]
-    if not any(step.start_ns >= last.end_ns for step in chief.steps()):
+    if not (chief.steps().start_ns >= last.end_ns).any():
         known_ns = ended.at_ns - last.end_ns
         samples, accuracy = stored["samples"], stored["accuracy"]
         found[-1] = replace(last, test_samples=samples, test_accuracy=accuracy, evaluation_ns=known_ns)
@@ -70,11 +72,13 @@ def _of_training(evidence: Evidence, path: str) -> bool:
 
 def _reads(evidence: Evidence) -> Iterator[Event]:
     for process in evidence.processes:
-        read = next((span for span in process.spans if span.attrs.get("purpose") == kinds.INPUT), None)
-        if read is None:
+        reads = np.flatnonzero(process.spans.equals("purpose", kinds.INPUT))
+        if not len(reads):
             continue
+        read, opened = process.spans[int(reads[0])], process.named(kinds.OPEN)
         # the OPEN request to the NameNode precedes the first byte
-        asked = [s.start_ns for s in process.named(kinds.OPEN) if s.thread == read.thread and s.end_ns <= read.start_ns]
+        before = opened.where(opened.end_ns <= read.start_ns)
+        asked = [span.start_ns for span in before if span.thread == read.thread]
         yield Event(FIRST_TOUCH, max(asked, default=read.start_ns), OWN_MARK)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
 
 from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.recorder import RecordedProcess, RecordedSpan, trainers
+from dlobd.evidence.recorder import RecordedProcess, trainers
 from dlobd.record.run import ExchangeUse
 
 
@@ -24,34 +24,31 @@ def overlap(compute_ns: int, exchange_ns: int, steps_ns: int) -> float | None:
 
 
 def _use(rank: RecordedProcess) -> ExchangeUse | None:
-    whole = {span.id: span for span in rank.steps() if not span.truncated}
-    parts = [span for span in rank.spans if span.parent in whole and not span.truncated]
-    exchanges = {span.id for span in parts if span.name == kinds.EXCHANGE}
-    if not exchanges:
+    spans = rank.spans
+    outer, whole = spans.outer, spans.is_step & ~spans.truncated
+    part = np.append(whole, False)[outer] & ~spans.truncated
+    exchange = part & spans.is_named(kinds.EXCHANGE)
+    if not exchange.any():
         return None
-    inside = [span for span in rank.spans if span.parent in exchanges and not span.truncated]
-    recorded = {span.name for span in inside}
+    inside = spans.where(np.append(exchange, False)[outer] & ~spans.truncated)
 
     def part_ns(name: str) -> int | None:
-        return _sum([span for span in inside if span.name == name]) if name in recorded else None
+        found = inside.named(name)
+        return int(found.ns.sum()) if found else None
 
-    compute_ns = _sum([span for span in parts if span.name in (kinds.FORWARD_AND_BACKWARD, kinds.APPLY)])
-    exchange_ns = _sum([span for span in parts if span.id in exchanges])
-    packed = [span.attrs["bytes"] for span in inside if span.name == kinds.PACK and "bytes" in span.attrs]
+    compute_ns = int(spans.ns[part & spans.is_named(kinds.FORWARD_AND_BACKWARD, kinds.APPLY)].sum())
+    exchange_ns = int(spans.ns[exchange].sum())
+    packed = inside.where(inside.is_named(kinds.PACK) & inside.has("bytes"))
     return ExchangeUse(
         role=rank.process.role,
         index=rank.process.index,
-        calls=len(exchanges),
-        bytes=sum(packed) if packed else None,
+        calls=int(exchange.sum()),
+        bytes=int(packed.values("bytes").sum()) if packed else None,
         compute_ns=compute_ns,
         exchange_ns=exchange_ns,
         pack_ns=part_ns(kinds.PACK),
         wait_for_peers_ns=part_ns(kinds.WAIT_FOR_PEERS),
         wire_ns=part_ns(kinds.WIRE),
         unpack_ns=part_ns(kinds.UNPACK),
-        overlap=overlap(compute_ns, exchange_ns, _sum(list(whole.values()))),
+        overlap=overlap(compute_ns, exchange_ns, int(spans.ns[whole].sum())),
     )
-
-
-def _sum(spans: Sequence[RecordedSpan]) -> int:
-    return sum(span.end_ns - span.start_ns for span in spans)

@@ -6,17 +6,19 @@ runs are comparable.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import cached_property
 from html import escape
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from dlobd import spans as kinds
-from dlobd.attribution.trace import Span, Trace
+from dlobd.attribution.trace import Trace
 from dlobd.bundle.store import Bundle, find
+from dlobd.columns import NONE, Codes, Ints, ints
 from dlobd.errors import BundleError
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.resources import SampledHost
@@ -135,8 +137,14 @@ class RunBundle:
 
     def spans(self) -> pd.DataFrame:
         """Return a row per span of any process, with the columns `SPANS`, in the order of the start."""
-        spans = sorted(self.trace.spans, key=lambda span: (span.start_ns, -span.end_ns))
-        return self._frame([self._span_row(span) for span in spans], SPANS)
+        spans = self.trace.spans
+        order = np.lexsort((-spans.end_ns, spans.start_ns))
+        outer = spans.parent[order]
+        parents = np.full(len(order), "", object)
+        parents[outer != NONE] = list(map(_encoded, spans.ids(outer[outer != NONE])))
+        attrs = [dict(spans.attributes[place]) for place in spans.attrs[order].tolist()]
+        own = {"id": list(map(_encoded, spans.ids(order))), "parent": parents, "attrs": attrs}
+        return self._frame(self._span_columns(order) | own, SPANS)
 
     def attribution(self) -> pd.DataFrame:
         """Return a row per layer and for `unattributed`, with the columns `ATTRIBUTION`."""
@@ -159,15 +167,9 @@ class RunBundle:
 
     def steps(self) -> pd.DataFrame:
         """Return a row per training step of a rank, with the columns `STEPS`, by role, index and step."""
-        rows = [
-            {**self._span_row(span), "step": span.call}
-            for span in self.trace.spans
-            if span.layer == "tensorflow"
-            and span.call is not None
-            # excludes other numbered collectives, such as an agreement of the ranks between steps
-            and span.rendezvous in ("", f"{kinds.STEP_RENDEZVOUS} {span.call}")
-        ]
-        return self._frame(rows, STEPS).sort_values(["role", "index", "step"], ignore_index=True)
+        rows = np.flatnonzero(self.trace.spans.is_step)
+        frame = self._frame(self._span_columns(rows) | {"step": self.trace.spans.call[rows]}, STEPS)
+        return frame.sort_values(["role", "index", "step"], ignore_index=True)
 
     def epochs(self) -> pd.DataFrame:
         """Return a row per epoch, with the columns `EPOCHS`; empty if the run recorded no epoch."""
@@ -197,27 +199,41 @@ class RunBundle:
         frame["at_ns"] -= window.start_ns
         return frame.sort_values(["at_ns", "role", "index", "pid"], ignore_index=True)
 
-    def _frame(self, rows: list[Row], columns: dict[str, str]) -> pd.DataFrame:
-        # pandas with pyarrow stores texts in Arrow, which rejects half of a surrogate pair
-        written = [
-            {k: v.encode(errors="backslashreplace").decode() if isinstance(v, str) else v for k, v in row.items()}
-            for row in rows
-        ]
-        frame = pd.DataFrame(written, columns=list(columns)).astype(columns)
+    def _frame(self, data: list[Row] | dict[str, Any], columns: dict[str, str]) -> pd.DataFrame:
+        if isinstance(data, list):
+            data = [{k: _encoded(v) if isinstance(v, str) else v for k, v in row.items()} for row in data]
+        frame = pd.DataFrame(data, columns=list(columns)).astype(columns)
         frame.attrs = {name: getattr(self.run, name) for name in ("run_id", "status", "reason")}
         return frame
 
-    def _span_row(self, span: Span) -> Row:
-        own = ("id", "layer", "name", "lane", "source", "resolution_ns", "truncated")
+    def _span_columns(self, rows: Ints) -> dict[str, Any]:
+        """Return the columns of spans that need no text per span."""
+        spans = self.trace.spans
+        origins, kinds, start_ns, end_ns = spans.origins, spans.kinds, spans.start_ns[rows], spans.end_ns[rows]
+
+        def texts(values: Iterable[str], codes: Codes) -> Any:
+            return np.array([*map(_encoded, values)], object)[codes[rows]]
+
         return {
-            **{name: getattr(span, name) for name in own},
-            **{name: getattr(span.process, name) for name in ("host", "role", "index", "pid")},
-            "parent": span.parent or "",
-            "start_ns": span.start_ns - self.trace.start_ns,
-            "end_ns": span.end_ns - self.trace.start_ns,
-            "duration_ns": span.end_ns - span.start_ns,
-            "attrs": dict(span.attrs),
+            "layer": texts((kind.layer for kind, _ in kinds), spans.kind),
+            "name": texts((kind.text(detail) for kind, detail in kinds), spans.kind),
+            "lane": texts((origin.lane for origin in origins), spans.origin),
+            "source": texts((origin.source for origin in origins), spans.origin),
+            "host": texts((origin.process.host for origin in origins), spans.origin),
+            "role": texts((origin.process.role for origin in origins), spans.origin),
+            "index": ints([origin.process.index for origin in origins])[spans.origin[rows]],
+            "pid": ints([origin.process.pid for origin in origins])[spans.origin[rows]],
+            "resolution_ns": spans.resolution_ns[rows],
+            "truncated": spans.truncated[rows],
+            "start_ns": start_ns - self.trace.start_ns,
+            "end_ns": end_ns - self.trace.start_ns,
+            "duration_ns": end_ns - start_ns,
         }
+
+
+def _encoded(text: str) -> str:
+    # pandas with pyarrow stores texts in Arrow, which rejects half of a surrogate pair
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _passed(row: LayerWaits | None, ns: int) -> dict[str, int | None]:

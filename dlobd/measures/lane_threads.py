@@ -8,12 +8,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate, pairwise
 
-from dlobd.attribution.trace import Segment, Span
+import numpy as np
+
+from dlobd.attribution.trace import SEGMENT_LAYERS, Segment, Segments, Span
+from dlobd.columns import NONE, Ints
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.evidence.resources import Counter, SampledProcess
+from dlobd.layers import YARN
 from dlobd.measures.resource_use import OTHER, with_roles
 from dlobd.record.resources import Pressure, ThreadUse
 from dlobd.schema import Process
@@ -43,6 +48,14 @@ class Carrier:
                 for total, at_ns in zip(sums, self.times, strict=True):
                     total[column] += counter.at(at_ns)
         self._grown = [(later[0] - total[0], later[1] - total[1]) for total, later in pairwise(sums)]
+
+    @cached_property
+    def stretches(self) -> tuple[Ints, Ints, Ints]:
+        """Times of readings, and the time on a core and waiting for a core between them, capped at the duration."""
+        times_ns = np.array(self.times, np.int64)
+        grown = np.array(self._grown, np.int64).reshape(-1, 2)
+        on_core_ns = np.minimum(grown[:, 0], np.diff(times_ns))
+        return times_ns, on_core_ns, np.minimum(grown[:, 1], np.diff(times_ns) - on_core_ns)
 
     def overlaps(self, start_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
         """Yield the intervals between readings in [start, end), by their index, with the overlaps."""
@@ -104,6 +117,23 @@ class Carriers:
     def any(self) -> bool:
         """True if any process has counters."""
         return bool(self._sampled or self._recorded)
+
+    def groups(self, segments: Segments) -> Iterator[tuple[Carrier | str, Ints]]:
+        """Yield the threads that executed segments, or the reason why they are unknown, with the rows of the
+        segments."""
+        spans, alone = segments.spans, segments.layer == SEGMENT_LAYERS.index(YARN)
+        origin, kind = (np.append(column, NONE)[segments.row] for column in (spans.origin, spans.kind))
+        # YARN's own time depends on the life of a process
+        keys = np.stack([origin, kind, segments.layer, np.where(alone, np.arange(len(segments)), NONE)])
+        order = np.lexsort(keys)
+        first = np.ones(len(order), np.bool_)
+        first[1:] = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
+        rows = np.split(order, np.flatnonzero(first)[1:])
+        found: dict[Carrier | str, list[Ints]] = defaultdict(list)
+        for some, segment in zip(rows, segments.where(order[first]), strict=True):
+            found[self.carrier(segment)].append(some)
+        for carrier, parts in found.items():
+            yield carrier, np.sort(np.concatenate(parts))
 
     def carrier(self, segment: Segment) -> Carrier | str:
         """Return the threads that executed a piece of the wall time, or the reason why they are unknown."""

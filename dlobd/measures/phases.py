@@ -35,8 +35,8 @@ def _training(process: RecordedProcess) -> Sequence[int]:
     """Return the first and the last moment of a process's training, as far as recorded; empty if it did not train."""
     steps = process.steps()
     first, last = process.instant(kinds.FIRST_BATCH), process.instant(kinds.LAST_STEP_DONE)
-    begins_ns = [first.at_ns] if first else [span.start_ns for span in steps]
-    ends_ns = [last.at_ns] if last else [span.end_ns for span in steps]
+    begins_ns = [first.at_ns] if first else [int(steps.start_ns.min())] if steps else []
+    ends_ns = [last.at_ns] if last else [int(steps.end_ns.max())] if steps else []
     return (*begins_ns, *ends_ns)
 
 

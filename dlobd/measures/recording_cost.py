@@ -6,12 +6,12 @@ estimated: their number times the cost of a span on the client's machine before 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+
+import numpy as np
 
 from dlobd import spans as kinds
-from dlobd.attribution.trace import Segment, Span
+from dlobd.attribution.trace import Segments, Spans
 from dlobd.bundle import files, reading
 from dlobd.evidence import recorder
 from dlobd.evidence.evidence import Evidence
@@ -34,9 +34,7 @@ _ADDED_LOGS = (
 """Logs that exist only because of dlobd's settings."""
 
 
-def overhead(
-    evidence: Evidence, spans: Sequence[Span], segments: Sequence[Segment], wall_ns: int
-) -> RecordingCost | None:
+def overhead(evidence: Evidence, spans: Spans, segments: Segments, wall_ns: int) -> RecordingCost | None:
     """Return the member `overhead` of run.json; None if the cost per span was not measured."""
     known = evidence.span_cost
     if not known:
@@ -83,18 +81,16 @@ def lost_lines(evidence: Evidence) -> int:
     return sum(recorder.lost_lines(evidence.path, evidence.all_processes).values())
 
 
-def _on_chain(spans: Iterable[Span], segments: Iterable[Segment]) -> int:
+def _on_chain(spans: Spans, segments: Segments) -> int:
     """Count spans that began while their lane was on the critical path. Other spans caused no delay."""
-    starts: dict[str, list[int]] = defaultdict(list)
-    for span in spans:
-        if span.source == OWN_MARK:
-            starts[span.lane].append(span.start_ns)
-    for own in starts.values():
-        own.sort()
-    count = 0
-    for segment in segments:
-        own = starts.get(segment.chain[-1], [])
-        count += bisect_left(own, segment.end_ns) - bisect_left(own, segment.start_ns)
+    own = np.flatnonzero(spans.of_origins(lambda origin: origin.source == OWN_MARK))
+    order = own[np.lexsort((spans.start_ns[own], spans.lane[own]))]
+    bounds = np.searchsorted(spans.lane[order], np.arange(len(spans.lanes) + 1))
+    count, lanes = 0, segments.lane
+    for lane in np.unique(lanes).tolist():
+        starts_ns, here = spans.start_ns[order[bounds[lane] : bounds[lane + 1]]], lanes == lane
+        ends = np.searchsorted(starts_ns, segments.end_ns[here]) - np.searchsorted(starts_ns, segments.start_ns[here])
+        count += int(ends.sum())
     return count
 
 
@@ -108,7 +104,8 @@ def _loop(processes: Iterable[RecordedProcess], span_ns: int | None) -> LoopCost
     if not loops:
         return None
     length_ns, first_ns, process = max(loops, key=lambda loop: loop[0])
-    spans = sum(first_ns <= span.start_ns < first_ns + length_ns for span in process.spans)
+    starts_ns = process.spans.start_ns
+    spans = int(((first_ns <= starts_ns) & (starts_ns < first_ns + length_ns)).sum())
     cost_ns = spans * span_ns if span_ns is not None else None
     rank = f"{process.process.role} {process.process.index}"
     return LoopCost(rank, length_ns, spans, cost_ns, _share(cost_ns, length_ns))

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from dlobd.attribution.trace import Segment
+import numpy as np
+
+from dlobd.attribution.trace import SEGMENT_LAYERS, Segments
+from dlobd.columns import Ints
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.resources import Counter, HostSample, SampledHost, SampledProcess
-from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.resources import GpuUse, HostUse, LayerUse, ProcessUse, ResourceUse
 
 OTHER = "other"
@@ -36,7 +38,7 @@ Window = tuple[int, int]
 _Counters = Mapping[str, Counter | None]
 
 
-def resource_use(evidence: Evidence, segments: Sequence[Segment], window: Window) -> ResourceUse | None:
+def resource_use(evidence: Evidence, segments: Segments, window: Window) -> ResourceUse | None:
     """Return the member `resources` of run.json; None for a run without samples in its window."""
     found = evidence.resources
     if found is None or not _sampled(found, *window):
@@ -45,10 +47,7 @@ def resource_use(evidence: Evidence, segments: Sequence[Segment], window: Window
     gpus = [_gpu_busy(found, index) for index in range(len(found.gpus))]
     times = [sample.at_ns for sample in found.samples]
     cost = Counter((sample.at_ns, sample.cost_ns) for sample in found.samples)
-    intervals: dict[str, list[Window]] = defaultdict(list)
-    for segment in segments:
-        intervals[segment.layer].append((segment.start_ns, segment.end_ns))
-    layers = sorted(intervals, key=[*LAYERS, UNATTRIBUTED].index)
+    layers = [segments.where(segments.layer == layer) for layer in np.unique(segments.layer).tolist()]
     return ResourceUse(
         period_ns=found.period_ns,
         samples=sum(window[0] <= at_ns <= window[1] for at_ns in times),
@@ -56,7 +55,7 @@ def resource_use(evidence: Evidence, segments: Sequence[Segment], window: Window
         cost_ns=cost.between(*window),
         hosts=(_host(found, counters, window),),
         processes=_processes(evidence, found, window),
-        layers=tuple(_layer(found, counters, gpus, layer, intervals[layer]) for layer in layers),
+        layers=tuple(_layer(found, counters, gpus, layer) for layer in layers),
         gpus=tuple(_gpu(found, index, busy, window) for index, busy in enumerate(gpus)),
     )
 
@@ -72,16 +71,13 @@ def _sampled(found: SampledHost, start_ns: int, end_ns: int) -> int:
     return max(0, min(end_ns, last_ns) - max(start_ns, first_ns))
 
 
-def _growth(counters: _Counters, intervals: Sequence[Window]) -> dict[str, int | None]:
-    return {
-        name: sum(counter.between(*interval) for interval in intervals) if counter else None
-        for name, counter in counters.items()
-    }
+def _growth(counters: _Counters, start_ns: Ints, end_ns: Ints) -> dict[str, int | None]:
+    return {name: counter.grown(start_ns, end_ns) if counter else None for name, counter in counters.items()}
 
 
 def _host(found: SampledHost, counters: _Counters, window: Window) -> HostUse:
     stolen = Counter((sample.at_ns, sample.cpu_stolen_ns) for sample in found.samples)
-    grown = _growth(counters, [window])
+    grown = _growth(counters, *(np.array([at_ns]) for at_ns in window))
     return HostUse(
         host=found.host,
         machine=found.machine,
@@ -107,16 +103,16 @@ def _within(found: SampledHost, window: Window) -> list[HostSample]:
     return inside or [min(found.samples, key=lambda sample: abs(sample.at_ns - window[0]))]
 
 
-def _layer(
-    found: SampledHost, counters: _Counters, gpus: Sequence[Counter], layer: str, intervals: Sequence[Window]
-) -> LayerUse:
-    sampled_ns = sum(_sampled(found, *interval) for interval in intervals)
-    grown = _growth(counters, intervals) if sampled_ns else dict.fromkeys(counters)
+def _layer(found: SampledHost, counters: _Counters, gpus: Sequence[Counter], segments: Segments) -> LayerUse:
+    start_ns, end_ns = segments.start_ns, segments.end_ns
+    first_ns, last_ns = found.samples[0].at_ns, found.samples[-1].at_ns
+    sampled_ns = int(np.maximum(0, np.minimum(end_ns, last_ns) - np.maximum(start_ns, first_ns)).sum())
+    grown = _growth(counters, start_ns, end_ns) if sampled_ns else dict.fromkeys(counters)
     cpu_busy_ns = grown["cpu_busy_ns"]
-    gpu_busy_ns = sum(gpu.between(*interval) for gpu in gpus for interval in intervals)
+    gpu_busy_ns = sum(gpu.grown(start_ns, end_ns) for gpu in gpus)
     return LayerUse(
-        layer=layer,
-        ns=sum(end_ns - start_ns for start_ns, end_ns in intervals),
+        layer=SEGMENT_LAYERS[segments.layer[0]],
+        ns=int((end_ns - start_ns).sum()),
         sampled_ns=sampled_ns,
         cpu_busy_share=cpu_busy_ns / (sampled_ns * found.cores) if cpu_busy_ns is not None else None,
         gpu_busy_share=gpu_busy_ns / (sampled_ns * len(gpus)) if sampled_ns and gpus else None,

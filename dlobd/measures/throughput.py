@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from bisect import bisect_right
-from collections.abc import Sequence
-from itertools import pairwise
+
+import numpy as np
 
 from dlobd import spans as kinds
+from dlobd.columns import MOST, Ints
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.recorded_spans import RecordedSpans
+from dlobd.evidence.recorder import RecordedProcess
 from dlobd.measures.statistics import quantile
 from dlobd.record.run import Quantiles, Throughput
 
@@ -39,36 +40,37 @@ def throughput(evidence: Evidence) -> Throughput | None:
     """Return the throughput of the steps after the first ten; None if fewer than two are left or recorded, or
     if the user's script decides the number of samples."""
     chief = evidence.chief
-    steps = [span for span in chief.steps() if not span.truncated] if chief else []
+    steps = chief.steps() if chief else RecordedSpans.of(())
+    steps = steps.where(~steps.truncated)
     if chief is None or len(steps) < WARMUP_STEPS + 2 or evidence.topology.user_script:
         return None
     samples = evidence.job["workers"] * evidence.job["batch_size"]
     whole = _with_input(chief, steps)[WARMUP_STEPS - 1 :]
-    speeds = [samples / ns * 1e9 for ns in whole]
-    middle = statistics.median(speeds)
+    speeds = samples / whole * 1e9
+    middle, wide = np.median(speeds), speeds.astype(np.longdouble)  # the sum of squares keeps all digits
+    deviation = float(np.sqrt(((wide - wide.mean()) ** 2).mean()))
     return Throughput(
         warmup_steps=WARMUP_STEPS,
         steps=len(whole),
         samples_per_step=samples,
-        mean=samples / statistics.fmean(whole) * 1e9,
-        uncertainty=statistics.pstdev(speeds) / math.sqrt(len(speeds)),
-        jitter=MAD_TO_DEVIATION * statistics.median(abs(speed - middle) for speed in speeds),
-        step=_quantiles([span.end_ns - span.start_ns for span in steps[WARMUP_STEPS:]]),
+        mean=samples / statistics.fmean(whole.tolist()) * 1e9,
+        uncertainty=deviation / math.sqrt(len(speeds)),
+        jitter=MAD_TO_DEVIATION * float(np.median(np.abs(speeds - middle))),
+        step=_quantiles(steps.ns[WARMUP_STEPS:]),
         step_with_input=_quantiles(whole),
     )
 
 
-def _with_input(chief: RecordedProcess, steps: Sequence[RecordedSpan]) -> list[int]:
+def _with_input(chief: RecordedProcess, steps: RecordedSpans) -> Ints:
     """Return, for all steps except the first, the time since the previous step, or since the last pause after it."""
-    ends = sorted(span.end_ns for span in chief.spans if span.name in PAUSES)
-    lengths_ns = []
-    for before, step in pairwise(steps):
-        last = bisect_right(ends, step.start_ns)
-        lengths_ns.append(step.end_ns - max((before.end_ns, *ends[last - 1 : last])))
+    pauses_ns = np.sort(chief.named(*PAUSES).end_ns)
+    last = np.searchsorted(pauses_ns, steps.start_ns[1:], "right")
+    paused_ns = np.append(pauses_ns, -MOST)[last - 1]
+    lengths_ns: Ints = steps.end_ns[1:] - np.maximum(steps.end_ns[:-1], paused_ns)
     return lengths_ns
 
 
-def _quantiles(lengths: Sequence[int]) -> Quantiles:
-    ordered = sorted(lengths)
+def _quantiles(lengths: Ints) -> Quantiles:
+    ordered = np.sort(lengths).tolist()
     p50, p90, p95, p99 = (quantile(ordered, q) for q in (0.5, 0.9, 0.95, 0.99))
     return Quantiles(p50_ns=p50, p90_ns=p90, p95_ns=p95, p99_ns=p99, max_ns=ordered[-1])

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.trace import Spans, Trace
@@ -194,19 +196,19 @@ def _ranks(evidence: Evidence) -> tuple[RankSteps, ...]:
 
 def _rank(process: RecordedProcess, machine: Mapping[str, Any]) -> RankSteps:
     taken = process.steps()
-    first = [span for span in taken if span.call == 0]
-    ordered = sorted(span.end_ns - span.start_ns for span in taken if span.call and not span.truncated)
+    first_ns = taken.ns[taken.call == 0].tolist()
+    ordered = np.sort(taken.ns[(taken.call > 0) & ~taken.truncated]).tolist()
     # only waits of the step loop: the prefetching thread's waits delay no step
-    waits = [span for name in (kinds.GET, kinds.AWAIT_BLOCK) for span in process.named(name) if not span.thread]
+    waits = process.named(kinds.GET, kinds.AWAIT_BLOCK)
     return RankSteps(
         role=process.process.role,
         index=process.process.index,
-        steps=len(ordered) + len(first),
+        steps=len(ordered) + len(first_ns),
         step_p50_ns=statistics.element(ordered, 0.5),
         step_p99_ns=statistics.quantile(ordered, 0.99),
         step_max_ns=ordered[-1] if ordered else None,
-        first_step_ns=first[0].end_ns - first[0].start_ns if first else None,
-        feed_wait_ns=sum(span.end_ns - span.start_ns for span in waits),
+        first_step_ns=first_ns[0] if first_ns else None,
+        feed_wait_ns=int(waits.ns[waits.in_main_thread].sum()),
         device=machine.get("device"),
         cores=machine.get("cores"),
         intra_op_threads=machine.get("intra_op_threads"),

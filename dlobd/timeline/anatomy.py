@@ -95,8 +95,8 @@ def _executor(evidence: Evidence, executor: str | None, rank: Rank | None) -> It
         yield kinds.USER_MAIN_CALLED, rank.main.start_ns, OWN_MARK
         imported = [span.end_ns for span in rank.named(kinds.IMPORT_TENSORFLOW) if not span.truncated]
         yield kinds.TENSORFLOW_IMPORTED, min(imported, default=None), OWN_MARK
-        taken = [span.end_ns for name in (kinds.GET, kinds.INPUT_WAIT) for span in rank.named(name)]
-        yield kinds.FIRST_BATCH, min(taken, default=None), OWN_MARK
+        taken = rank.named(kinds.GET, kinds.INPUT_WAIT).first_ended
+        yield kinds.FIRST_BATCH, taken.end_ns if taken else None, OWN_MARK
         yield kinds.FIRST_STEP_DONE, next((span.end_ns for span in rank.named(kinds.FIRST_STEP)), None), OWN_MARK
     for event in (kinds.TENSORFLOW_IMPORTED, kinds.RANKS_JOINED, kinds.FIRST_BATCH, kinds.FIRST_STEP_DONE):
         yield event, rank.process.instant(event), OWN_MARK
@@ -106,8 +106,8 @@ def _teardown(evidence: Evidence, chief: Rank | None) -> Iterator[Row]:
     if chief:
         for event in (kinds.LAST_STEP_DONE, kinds.SAVED, kinds.EVALUATED):
             yield event, chief.process.instant(event), OWN_MARK
-        steps = [span.end_ns for span in chief.spans if span.is_step] if chief.main else []
-        yield kinds.LAST_STEP_DONE, max(steps, default=None), OWN_MARK
+        last = chief.process.steps().last_ended if chief.main else None
+        yield kinds.LAST_STEP_DONE, last.end_ns if last else None, OWN_MARK
         if chief.main and not chief.main.truncated:
             yield kinds.USER_MAIN_ENDED, chief.main.end_ns, OWN_MARK
     if python := evidence.driver_process:

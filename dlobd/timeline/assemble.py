@@ -134,7 +134,7 @@ def _in_own_main(ranks: Sequence[Rank]) -> NotMeasured:
         return replace(
             IN_OWN_STEPS, why=f"{framework}'s all-reduce is part of your steps: it is not measured separately"
         )
-    return IN_OWN_STEPS if any(span.is_step for rank in ranks for span in rank.spans) else IN_OWN_MAIN
+    return IN_OWN_STEPS if any(rank.spans.is_step.any() for rank in ranks) else IN_OWN_MAIN
 
 
 def _in_python_workers(evidence: Evidence) -> Iterator[NotMeasured]:

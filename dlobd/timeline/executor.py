@@ -234,9 +234,10 @@ class _Python:
 
     def _add_recorded(self, lane: LaneBuilder, process: RecordedProcess, some: Flags) -> None:
         # from then on the pipe has room: the rest is the put's own time
-        room_since_ns = np.full(len(process.spans), NONE)
-        room_since_ns[process.spans.is_named(kinds.PUT)] = self._room[id(process)]
-        handover = Handover(kinds.WRITE_BLOCK, room_since_ns[some])
+        room_since_ns, error_ns = np.full(len(process.spans), NONE), np.zeros(len(process.spans), np.int64)
+        puts = process.spans.is_named(kinds.PUT)
+        room_since_ns[puts], error_ns[puts] = self._room[id(process)]
+        handover = Handover(kinds.WRITE_BLOCK, room_since_ns[some], error_ns[some])
         lane.add_recorded(process, process.spans.where(some), self._resolve_own, handover=handover)
 
     def _resolve_own(self, span: RecordedSpan, wait: Details) -> Details:
@@ -273,15 +274,17 @@ def _begun_in(start_ns: Ints, intervals: Ints) -> Flags:
     return flags
 
 
-def _room(processes: Sequence[RecordedProcess], ranks: Sequence[Rank]) -> dict[int, Ints]:
-    """Return for each process the times at which the pipe had room for its puts; NONE if the feed is not a pipe."""
+def _room(processes: Sequence[RecordedProcess], ranks: Sequence[Rank]) -> dict[int, tuple[Ints, Ints]]:
+    """Return for each process the times at which the pipe had room for its puts, with their errors; NONE if the feed is
+    not a pipe."""
     puts = [process.named(kinds.PUT) for process in processes]
     capacity = next((pipe.attrs["capacity_bytes"] for p in processes if (pipe := p.instant(kinds.FEED_PIPE))), None)
-    at_ns = np.full(sum(map(len, puts)), NONE)
-    if capacity is not None:
-        at_ns = room_ns(puts, [rank.named(kinds.GET) for rank in ranks], capacity)
-    parts = np.split(at_ns, np.cumsum([len(put) for put in puts])[:-1]) if puts else []
-    return {id(process): part for process, part in zip(processes, parts, strict=True)}
+    gets = [rank.named(kinds.GET) for rank in ranks]
+    if capacity is None:
+        return {id(process): (np.full(len(put), NONE),) * 2 for process, put in zip(processes, puts, strict=True)}
+    ends = np.cumsum([len(put) for put in puts])[:-1]
+    parts = zip(processes, *(np.split(column, ends) for column in room_ns(puts, gets, capacity)), strict=True)
+    return {id(process): (at_ns, error_ns) for process, at_ns, error_ns in parts}
 
 
 def latest(ranks: Sequence[Rank], before_ns: int) -> Rank | None:
@@ -294,7 +297,8 @@ def consumed_ns(rank: Rank, before_ns: int) -> int | None:
     if any(span.start_ns < before_ns for span in rank.named(kinds.TERMINATE_FEED)):
         return None
     spans = rank.named(kinds.GET, kinds.PUT_RESULTS)
-    return max((span.end_ns for span in spans.where(spans.end_ns <= before_ns)), default=None)
+    last = spans.where(spans.end_ns <= before_ns).last_ended
+    return last.end_ns if last else None
 
 
 def _add_tasks(

@@ -12,8 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from dlobd import spans as kinds
-from dlobd.attribution.trace import Span
+from dlobd.attribution.trace import Span, Spans
 from dlobd.bundle import files, reading
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.hdfs import CloseRetry, Transfer
@@ -153,22 +155,33 @@ def outages(evidence: Evidence) -> list[str]:
     ]
 
 
-def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]) -> tuple[HdfsUse, ...]:
+def summary(evidence: Evidence, spans: Spans, found: Iterable[Interval]) -> tuple[HdfsUse, ...]:
     """Return HDFS work by purpose. Times are sums over lanes that overlap, so they may exceed the wall time."""
     rows: dict[str, JsonMap] = {}
-    for span in spans:
-        purpose = span.attrs.get("purpose")
-        if span.layer != "hdfs" or not purpose:
-            continue
-        begin, _, end = span.source.partition(", ")
-        verb = VERBS.get(span.kind, "")
-        if span.kind is kinds.STREAM and purpose == kinds.INPUT:
+    with_purpose = np.array([bool(attrs.get("purpose")) for attrs in spans.attributes], np.bool_)[spans.attrs]
+    own = np.flatnonzero(spans.of_kinds(lambda kind: kind.layer == HDFS) & with_purpose)
+    alike = np.stack([spans.origin[own], spans.kind[own], spans.attrs[own]])
+    groups, first, group, counts = np.unique(alike, axis=1, return_index=True, return_inverse=True, return_counts=True)
+    total_ns = np.zeros(len(first), np.int64)
+    # a span that ends before its start is counted as a clip
+    np.add.at(total_ns, group, np.maximum(0, spans.end_ns[own] - spans.start_ns[own]))
+    for place in np.argsort(first).tolist():
+        origin, kind, attrs = (
+            values[number]
+            for values, number in zip(
+                (spans.origins, spans.kinds, spans.attributes), groups[:, place].tolist(), strict=True
+            )
+        )
+        purpose = attrs["purpose"]
+        begin, _, end = origin.source.partition(", ")
+        verb = VERBS.get(kind[0], "")
+        if kind[0] is kinds.STREAM and purpose == kinds.INPUT:
             verb = ""  # the row "read input" is the interval of Spark's own reads
         name = f"{verb} {purpose}" if verb else purpose
         row = rows.setdefault(name, _row(name, 0, begin, end or begin))
-        row["operations"] += 1
-        row["ns"] += max(0, span.end_ns - span.start_ns)  # a span that ends before its start is counted as a clip
-        row["bytes"] += span.attrs.get("bytes", 0)
+        row["operations"] += int(counts[place])
+        row["ns"] += int(total_ns[place])
+        row["bytes"] += int(counts[place]) * attrs.get("bytes", 0)
     for row in rows.values():
         row["lo_ns"] = row["hi_ns"] = row["ns"]
     if "staging" in rows:

@@ -54,12 +54,13 @@ def build(
     # an executor may have fed another trainer before
     here = [put.where((rank.start_ns <= put.start_ns) & (put.start_ns <= rank.end_ns)) for put in puts]
     # from then on the block is in the queue
-    given_since_ns = np.full(len(spans), NONE)
-    given_since_ns[spans.is_named(kinds.GET)] = given_ns(spans.named(kinds.GET), here)
+    given_since_ns, error_ns = np.full(len(spans), NONE), np.zeros(len(spans), np.int64)
+    gets = spans.is_named(kinds.GET)
+    given_since_ns[gets], error_ns[gets] = given_ns(spans.where(gets), here)
     lanes = {kinds.WAIT_FEEDER: executor, kinds.WAIT_READER: (reader_of(rank),)}
 
     def add(to: LaneBuilder, some: Flags) -> list[Part]:
-        handover = Handover(kinds.TAKE_BLOCK, given_since_ns[some])
+        handover = Handover(kinds.TAKE_BLOCK, given_since_ns[some], error_ns[some])
         to.add_recorded(process, spans.where(some), resolve, lanes, handover)
         return to.parts
 

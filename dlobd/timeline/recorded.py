@@ -34,12 +34,16 @@ class Handover:
 
     kind: SpanKind
     since_ns: Ints
+    error_ns: Ints
 
     def spans(self, origin: Origin, recorded: RecordedSpans) -> Spans:
         """Return the handovers inside of transfers."""
         inside = np.flatnonzero((recorded.start_ns < self.since_ns) & (self.since_ns < recorded.end_ns))
-        number = np.arange(len(inside))
-        return Spans.made(origin, [(self.kind, "")], self.since_ns[inside], recorded.end_ns[inside], number=number)
+        number, error_ns = np.arange(len(inside)), self.error_ns[inside]
+        if recorded.errors_ns:
+            error_ns = np.maximum(error_ns, recorded.errors_ns[1][inside])
+        bounds = self.since_ns[inside], recorded.end_ns[inside]
+        return Spans.made(origin, [(self.kind, "")], *bounds, number=number, resolution_ns=1 + error_ns)
 
 
 def without_roles(span: RecordedSpan, wait: Details) -> Details:
@@ -82,7 +86,7 @@ def placed(
         # a span without an end has no known duration
         np.where(spans.truncated, spans.end_ns, np.maximum(spans.end_ns, spans.start_ns + 1)),
         number=spans.id,
-        parent=_rows(spans.id, spans.parent),
+        parent=spans.outer,
         kind=kind,
         resolution_ns=resolution_ns,
         wait=wait,
@@ -126,11 +130,3 @@ def _wait(details: Details, rendezvous: str) -> Wait:
     cause = details.get("cause", "")
     kind = cause_of(cause) if cause else None
     return Wait(tuple(details.get("waits_for", ())), cause, kind, details.get("cause_period_ns", 0), rendezvous)
-
-
-def _rows(ids: Ints, parents: Ints) -> Ints:
-    """Return the row of each parent, or NONE."""
-    order = np.argsort(ids, kind="stable")
-    place = np.minimum(np.searchsorted(ids[order], parents), max(0, len(ids) - 1))
-    found = (parents != 0) & (ids[order][place] == parents) if len(ids) else np.zeros(0, np.bool_)
-    return np.where(found, order[place], NONE)

@@ -13,12 +13,9 @@ RULES = Rules(whole=True)
 
 def _bytes(evidence: Evidence, *wanted: str, purpose: str = "") -> int:
     """Return the sum of bytes of the spans with these names, and with this purpose unless it is empty."""
-    return sum(
-        int(span.attrs.get("bytes", 0))
-        for process in evidence.processes
-        for span in process.spans
-        if span.name in wanted and purpose in ("", span.attrs.get("purpose"))
-    )
+    found = (process.named(*wanted) for process in evidence.processes)
+    wanted_only = (spans.where(spans.equals("purpose", purpose)) if purpose else spans for spans in found)
+    return sum(int(spans.values("bytes").sum()) for spans in wanted_only)
 
 
 def _is_fed(evidence: Evidence) -> bool:

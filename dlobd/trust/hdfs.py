@@ -6,6 +6,7 @@ from dlobd import spans
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.kinds import AUDIT_LOG, EVENT_LOG, INPUT_RECORDS, RANK_SPANS, TRACE_LOG
 from dlobd.hadoop.checksum import CHUNK_BYTES, CRC_BYTES
+from dlobd.layers import HDFS
 from dlobd.trust.base import (
     Compared,
     Facts,
@@ -117,8 +118,10 @@ def _files_written(facts: Facts) -> Compared | None:
     folder = f"{training_job(evidence).get('run_dir', '')}/"
     if folder == "/" or not evidence.processes or not evidence.topology.has_spark:
         return None
-    writes = (span for process in evidence.processes for span in process.spans if span.name.startswith("write "))
-    written = sum(span.layer == "hdfs" and str(span.attrs.get("path", "")).startswith(folder) for span in writes)
+    written = 0
+    for recorded in (process.spans for process in evidence.processes):
+        writes = recorded.where(recorded.is_any(lambda layer, name: layer == HDFS and name.startswith("write ")))
+        written += sum(str(write.attrs.get("path", "")).startswith(folder) for write in writes)
     if not evidence.hdfs.audits:
         return unknown("the NameNode's audit log is missing")
     created = sum(

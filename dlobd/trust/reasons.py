@@ -92,8 +92,8 @@ def timed_out(evidence: Evidence, timeout_s: int) -> str:
     if death:
         return one_line(f"{death[1]}; {reason}")
     # the open spans of a process are nested: the last one is what it was doing
-    spans = evidence.driver_process.spans if evidence.driver_process else ()
-    if open_ := [span for span in spans if span.truncated]:
+    spans = evidence.driver_process.spans if evidence.driver_process else None
+    if spans is not None and (open_ := spans.where(spans.truncated)):
         last = max(open_, key=lambda span: span.start_ns)
         reason += f": the driver was in {last.name} for {(deadline_ns - last.start_ns) / 1e9:.1f} s"
     return one_line(f"{reason}; raise it with --set timeout_s=...")

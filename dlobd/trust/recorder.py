@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Sequence
 
+import numpy as np
+
+from dlobd.columns import NONE, Ints, Numbers, ints
 from dlobd.evidence.expected.kinds import DRIVER_SPANS, RANK_SPANS, WORKER_SPANS
-from dlobd.evidence.recorder import RecordedProcess, RecordedSpan, trainers
+from dlobd.evidence.recorded_spans import RecordedSpans
+from dlobd.evidence.recorder import trainers
 from dlobd.trust.base import Compared, Facts, Rules, other_clocks, several_clocks
 
 RULES = Rules()
@@ -23,7 +25,7 @@ def _spans(facts: Facts) -> Compared | None:
     processes = [process for process in facts.evidence.processes if process.spans]
     if not processes:
         return None
-    opened = sum(max(s.id for s in p.spans) - min(s.id for s in p.spans) + 1 for p in processes)
+    opened = sum(int(np.ptp(process.spans.id)) + 1 for process in processes)
     read = sum(len(process.spans) for process in processes)
     return Compared(opened == read, f"the processes opened {opened:,} spans; the bundle has {read:,}", opened, read)
 
@@ -33,29 +35,35 @@ def _nesting(facts: Facts) -> Compared | None:
     """Check that spans of one thread lie inside their parents and do not overlap. Detects spans that end before they
     begin."""
     evidence = facts.evidence
-    excess = [ns for process in evidence.processes for ns in _outside_ns(process)]
-    if not excess:
+    processes = [process for process in evidence.processes if process.spans]
+    if not processes:
         return None
-    outside_ns = max(*excess, 0)
+    outside_ns = max(0, *(_outside_ns(process.spans) for process in processes))
     message = "all spans lie inside their parents"
     if outside_ns:
         message = f"a span reaches {outside_ns / 1e9:.6f} s beyond its parent, or into the next span"
     return Compared(outside_ns == 0, message, outside_ns, 0, several_clocks(evidence))
 
 
-def _outside_ns(process: RecordedProcess) -> Iterator[int]:
-    by_id = {span.id: span for span in process.spans}
-    siblings: dict[tuple[str, int], list[RecordedSpan]] = defaultdict(list)
-    for span in process.spans:
-        yield span.start_ns - span.end_ns
-        parent = by_id.get(span.parent)
-        if parent and parent.thread == span.thread and not (span.truncated or parent.truncated):
-            yield from (parent.start_ns - span.start_ns, span.end_ns - parent.end_ns)
-        if not span.attrs.get("jvm_call"):  # these are recorded at their end, so their IDs are not in order
-            siblings[span.thread, span.parent].append(span)
-    for spans in siblings.values():
-        ordered = sorted(spans, key=lambda span: span.id)
-        yield from (a.end_ns - b.start_ns for a, b in pairwise(ordered) if not a.truncated)
+def _outside_ns(spans: RecordedSpans) -> int:
+    """Return the largest time of a span outside of its parent, before its start, or in the next span."""
+    inner = np.flatnonzero(spans.outer != NONE)
+    outer = spans.outer[inner]
+    whole = (spans.thread[inner] == spans.thread[outer]) & ~(spans.truncated[inner] | spans.truncated[outer])
+    inner, outer = inner[whole], outer[whole]
+    # calls of the JVM are recorded at their end, so their IDs are not in order
+    siblings = np.flatnonzero(~spans.equals("jvm_call", True))
+    order = siblings[np.lexsort((spans.id[siblings], spans.parent[siblings], spans.thread[siblings]))]
+    before, after = order[:-1], order[1:]
+    follow = (spans.thread[before] == spans.thread[after]) & (spans.parent[before] == spans.parent[after])
+    before, after = (rows[follow & ~spans.truncated[before]] for rows in (before, after))
+    excess_ns = (
+        spans.start_ns - spans.end_ns,
+        spans.start_ns[outer] - spans.start_ns[inner],
+        spans.end_ns[inner] - spans.end_ns[outer],
+        spans.end_ns[before] - spans.start_ns[after],
+    )
+    return max(int(ns.max()) for ns in excess_ns if len(ns))
 
 
 @RULES.add("collective-order", "span files: largest time before the last entry, ns", "error of the clocks, ns")
@@ -63,14 +71,10 @@ def _order(facts: Facts) -> Compared | None:
     """Check that no rank leaves a collective before the last rank has entered it. Detects errors of the clock offsets
     between hosts. No real failure is known; a test edits a span file."""
     evidence = facts.evidence
-    members: dict[tuple[str, int | None], list[RecordedSpan]] = defaultdict(list)
-    for span in (span for process in trainers(evidence.processes) for span in process.spans if span.rendezvous):
-        members[span.rendezvous, span.call].append(span)
-    groups = [spans for spans in members.values() if not any(span.truncated for span in spans)]
-    early = [max(s.start_ns for s in spans) - min(s.end_ns for s in spans) for spans in groups if len(spans) > 1]
-    if not early:
+    early = _early_ns([process.spans for process in trainers(evidence.processes) if process.spans])
+    if not len(early):
         return None
-    early_ns = max(*early, 0)
+    early_ns = max(int(early.max()), 0)
     allowed_ns = 2 * max((clock.error_ns for clock in evidence.alignment.clocks.values()), default=0)
     message = f"no rank leaves any of the {len(early):,} collectives before the last rank enters it"
     if early_ns > allowed_ns:
@@ -79,3 +83,25 @@ def _order(facts: Facts) -> Compared | None:
             f"the error of the clock alignment is up to {allowed_ns / 1e9:.6f} s"
         )
     return Compared(early_ns <= allowed_ns, message, early_ns, allowed_ns, other_clocks(evidence))
+
+
+def _early_ns(processes: Sequence[RecordedSpans]) -> Ints:
+    """Return for each collective of several members the time from the first exit until the last entry."""
+    numbers, columns = Numbers[str](), []
+    for spans in processes:
+        of_wait = ints([numbers[rendezvous] if rendezvous else NONE for _, rendezvous in spans.waits])
+        rows = np.flatnonzero(of_wait[spans.wait] != NONE)
+        times = (spans.start_ns[rows], spans.end_ns[rows], spans.truncated[rows])
+        columns.append((of_wait[spans.wait[rows]], spans.call[rows], *times))
+    if not columns:
+        return np.zeros(0, np.int64)
+    rendezvous, call, start_ns, end_ns, truncated = map(np.concatenate, zip(*columns, strict=True))
+    order = np.lexsort((call, rendezvous))
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (np.diff(rendezvous[order]) != 0) | (np.diff(call[order]) != 0)
+    at = np.flatnonzero(first)
+    if not len(at):
+        return start_ns
+    several = (np.diff(np.append(at, len(order))) > 1) & ~np.logical_or.reduceat(truncated[order], at)
+    early: Ints = np.maximum.reduceat(start_ns[order], at) - np.minimum.reduceat(end_ns[order], at)
+    return early[several]

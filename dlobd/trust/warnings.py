@@ -68,7 +68,7 @@ def _daemons(evidence: Evidence) -> Iterator[str]:
 
 
 def _spans(evidence: Evidence, trace: Trace) -> Iterator[str]:
-    if truncated := sum(span.truncated for span in trace.spans):
+    if truncated := int(trace.spans.truncated.sum()):
         spans = "1 span has" if truncated == 1 else f"{truncated} spans have"
         yield f"{spans} no recorded end: their process was killed or still running"
     # settings of a script's own SparkConf override its spark-submit line

@@ -15,12 +15,13 @@ import jsonschema
 import pytest
 
 import dlobd as package
-from dlobd.attribution.attribute import arranged, attribute
+from dlobd.attribution.attribute import attribute
 from dlobd.evidence.evidence import Evidence
 from dlobd.fields import json_schema
 from dlobd.record.run import Run
 from dlobd.timeline.assemble import assemble
 from tests.cluster.test_ways import same_training
+from tests.scalar_attribution import arranged
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

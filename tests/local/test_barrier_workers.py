@@ -70,7 +70,7 @@ def test_a_barrier_task_of_xgboost_is_a_rank_with_rounds(tmp_path: Path) -> None
     process.spans = own_steps.numbered(process.spans)
     (main,) = process.spans.mains
     assert (main.attrs["role"], main.attrs["index"]) == ("worker", 0)
-    inside = [span for span in process.spans if span.parent == main.id]
+    inside = process.spans.where(process.spans.parent == main.id)
     assert [span.name for span in inside] == ["join ranks", "build DMatrix", "first step", *["step"] * 4]
     assert own_steps.count(inside) == 5
     assert len(process.named(kinds.READ_ROWS)) == 3

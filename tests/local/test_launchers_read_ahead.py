@@ -189,8 +189,8 @@ tracing.flush()
     assert done.stdout.split() == ["b'late'", "b'early'"], done.stderr
     (process,) = read_all(tmp_path)
     (waited,) = process.named("await block")
-    assert (waited.thread, waited.wait["waits_for"]) == ("", ["@reader"])
-    assert {span.thread for span in process.spans if span is not waited} == {"dlobd-reader"}
+    assert (waited.thread, waited.wait["waits_for"]) == ("", ("@reader",))
+    assert {span.thread for span in process.spans if span != waited} == {"dlobd-reader"}
     (ahead,) = process.named("read ahead")
     assert [get.parent for get in process.named("get")] == [ahead.id] * 3
 

@@ -236,7 +236,7 @@ print(type(TFSparkNode.train({}, {}, 1)).__name__, type(TFSparkNode.train({}, {}
     assert causes == [f"TensorFlowOnSpark TFCluster.shutdown poll (sleep {s} s)" for s in ("0.02", "0.01")]
     assert sleeps[0].wait["cause_period_ns"] >= 20_000_000
     assert sleeps[1].end_ns - sleeps[1].start_ns < 4 * 10**9
-    assert waiting.wait["waits_for"] == ["@last-reservation"]
+    assert waiting.wait["waits_for"] == ("@last-reservation",)
 
 
 def test_waits_end_when_what_they_wait_for_is_there() -> None:

@@ -104,7 +104,7 @@ assert task._inner.__globals__["time"] is time
         tmp_path,
     )
     (sleep,) = process.named("sleep")
-    assert sleep.wait["waits_for"] == ["@trainer"]
+    assert sleep.wait["waits_for"] == ("@trainer",)
     assert sleep.wait["cause"] == "TFCluster.shutdown(grace_secs) (sleep 0.01 s)"
     assert sleep.parent == process.named("shutdown task")[0].id
 

@@ -13,7 +13,8 @@ import pytest
 
 from dlobd import spans as kinds
 from dlobd.evidence import own_steps
-from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
+from dlobd.evidence.recorded_spans import RecordedSpans
+from dlobd.evidence.recorder import RecordedProcess
 from tests.recorded import read_all
 
 FOREIGN = Path(__file__).parents[1] / "foreign"
@@ -64,14 +65,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return with_hooks, without, process
 
 
-def inside(runs: Runs, name: str) -> list[RecordedSpan]:
+def inside(runs: Runs, name: str) -> RecordedSpans:
     index = next(index for index, line in enumerate(runs[0]) if line[0] == name)
     (main,) = [span for span in runs[2].spans if span.attrs.get("index") == index and "role" in span.attrs]
-    return [span for span in runs[2].spans if main.start_ns <= span.start_ns < main.end_ns]
+    spans = runs[2].spans
+    return spans.where((main.start_ns <= spans.start_ns) & (spans.start_ns < main.end_ns))
 
 
-def named(spans: list[RecordedSpan], name: str) -> list[RecordedSpan]:
-    return [span for span in spans if span.name == name]
+def named(spans: RecordedSpans, name: str) -> RecordedSpans:
+    return spans.named(name)
 
 
 pytestmark = pytest.mark.timeout(900)
@@ -261,7 +263,8 @@ with dlobd.span("after"):
     assert process.bad_lines == 0
     assert own_steps.count(process.spans) == 200
     for name in ("one", "two"):
-        spans = [span for span in process.spans if span.thread == name]
+        spans = dict(process.spans.other_threads())[name]
+        spans = process.spans.where(spans)
         by_id = {span.id: span for span in spans}
         own = named(spans, kinds.MARKED_MAIN.text(name))
         assert len(own) == 50

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from dlobd.attribution.attribute import attribute, critical_path
 from dlobd.attribution.nesting import arrange
 from dlobd.attribution.trace import Attribution, Span, Trace
-from dlobd.attribution.what_if import WhatIf
+from dlobd.attribution.what_if import Retained, WhatIf
 from dlobd.errors import BundleError
 from dlobd.layers import UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Clip, Interval, LayerTime
@@ -316,17 +317,18 @@ def test_a_named_wait_has_the_origin_of_its_length(cause: str, length: str | Non
     assert (row.measured_ns, row.between_marks_ns, row.named_wait_ns, row.unexplained_ns) == (70, 0, 30, 0)
 
 
-def without(*names: str):
-    return lambda one, waited: 0 if one.name in names else 1
+def without(of: Trace, *names: str) -> Retained:
+    kept = np.array([one.name not in names for one in of.spans], np.int64)
+    return Retained(kept, kept, np.ones_like(kept))
 
 
 def saved(of: Trace, *names: str) -> int:
-    return WhatIf(of).saved_ns(without(*names))
+    return WhatIf(of).saved_ns(without(of, *names))
 
 
 @given(traces())
 def test_with_everything_kept_nothing_moves(of: Trace) -> None:
-    assert WhatIf(of).wall_ns(lambda span, waited: 1) == of.wall_ns
+    assert WhatIf(of).wall_ns(without(of)) == of.wall_ns
 
 
 @given(traces(), st.sets(st.sampled_from(["of no row", "step", "read input", "submit RPC", "user code", "trainer"])))
@@ -337,7 +339,7 @@ def test_savings_are_between_nothing_and_the_wall(of: Trace, names: set[str]) ->
 @pytest.mark.parametrize("capture", NAMES)
 def test_the_wall_of_a_real_run_is_replayed_to_the_nanosecond(capture: str, captured: Captured) -> None:
     of = captured.trace(capture)
-    assert WhatIf(of).wall_ns(lambda span, waited: 1) == of.wall_ns
+    assert WhatIf(of).wall_ns(without(of)) == of.wall_ns
 
 
 @pytest.mark.parametrize("capture", NAMES)
@@ -346,7 +348,7 @@ def test_no_span_of_a_real_run_saves_less_than_it_holds_up_alone(capture: str, c
     what_if = WhatIf(of)
     for layer in found.layers:
         for name, ns in layer.names[:3]:
-            assert 0 <= what_if.saved_ns(without(name)) <= of.wall_ns, (name, ns)
+            assert 0 <= what_if.saved_ns(without(of, name)) <= of.wall_ns, (name, ns)
 
 
 def test_own_time_of_the_main_lane_is_saved_whole() -> None:

@@ -6,9 +6,11 @@ import random
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 
-from dlobd.attribution.attribute import arranged, attribute, releases
+from dlobd.attribution.attribute import attribute, nested, releases
+from dlobd.attribution.nesting import NestedSpan
 from dlobd.attribution.trace import Span, Trace
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
@@ -104,11 +106,22 @@ def _interval(chosen: random.Random, lanes: tuple[str, ...], wall_ns: int) -> In
     return Interval(layer, inside, lane, *bounds, "low", "high")
 
 
+def place_of(one: NestedSpan) -> tuple[str, str, int, int, int]:
+    return one.span.lane, one.span.id, one.start_ns, one.end_ns, one.depth
+
+
 def compared(trace: Trace) -> Iterator[tuple[object, object]]:
     found, wanted = attribute(trace), reference.attribute(trace)
-    yield from ((getattr(found, one.name), getattr(wanted, one.name)) for one in fields(found))
-    lanes = arranged(trace)
-    yield releases(trace, lanes), reference.releases(trace, lanes)
+    yield [*found.segments], [*wanted.segments]
+    names = [field.name for field in fields(found) if field.name != "segments"]
+    yield [getattr(found, name) for name in names], [getattr(wanted, name) for name in names]
+    lanes, columns = reference.arranged(trace), nested(trace)
+    spans = list(trace.spans)
+    placed = [(spans[row].lane, spans[row].id, *bounds) for row, *bounds in np.stack(columns[:4], axis=1).tolist()]
+    yield sorted(placed), sorted(place_of(one) for lane in lanes.values() for one in lane.nested)
+    rows = np.stack(releases(trace, columns), axis=1).tolist()
+    expected = [(place_of(one.wait), place_of(one.by), one.at_ns) for one in reference.releases(trace, lanes)]
+    yield sorted((placed[wait], placed[by], at_ns) for wait, by, at_ns in rows), sorted(expected)
 
 
 @pytest.mark.parametrize("first", range(0, 1000, 100))

@@ -33,12 +33,14 @@ GETS = [moved(5, 12, 100), moved(25, 33, 100), moved(60, 61, 50)]
 
 
 def given(gets: list[RecordedSpan], puts: list[RecordedSpan]) -> dict[int, int]:
-    found = given_ns(RecordedSpans.of(gets), [RecordedSpans.of(puts)])
+    found, _ = given_ns(RecordedSpans.of(gets), [RecordedSpans.of(puts)])
     return {get.start_ns: at_ns for get, at_ns in zip(gets, found.tolist(), strict=True) if at_ns != NONE}
 
 
 def room(gets: list[RecordedSpan], capacity_bytes: int) -> dict[int, int]:
-    found = room_ns([RecordedSpans.of(PUTS[:1]), RecordedSpans.of(PUTS[1:])], [RecordedSpans.of(gets)], capacity_bytes)
+    found, _ = room_ns(
+        [RecordedSpans.of(PUTS[:1]), RecordedSpans.of(PUTS[1:])], [RecordedSpans.of(gets)], capacity_bytes
+    )
     return {put.start_ns: at_ns for put, at_ns in zip(PUTS, found.tolist(), strict=True) if at_ns != NONE}
 
 

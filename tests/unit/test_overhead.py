@@ -8,10 +8,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dlobd import tracing
-from dlobd.attribution.trace import Segment
+from dlobd.attribution.trace import Segments
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
@@ -138,18 +139,17 @@ def test_only_spans_in_the_stretches_of_their_own_lane_are_on_the_chain() -> Non
     lane = own[0].lane
     start_ns = min(span.start_ns for span in own)
     end_ns = max(span.end_ns for span in own) + 1
-    whole = [Segment(start_ns, end_ns, "spark", None, "span", ("client", lane))]
-    half = [Segment(start_ns, own[0].start_ns + 1, "spark", None, "span", ("client", lane))]
 
-    def count(segments: list[Segment]) -> int:
-        found = recording_cost.overhead(evidence, spans, segments, 1)
-        return found.chain_spans
+    def count(until_ns: int) -> int:
+        zero = np.zeros(1, np.int64)
+        segments = Segments(zero + start_ns, zero + until_ns, zero, zero, zero, zero, spans, [("client", lane)])
+        return recording_cost.overhead(evidence, spans, segments, 1).chain_spans
 
     evidence = Evidence(DATA / "quick-run")
     evidence.__dict__["span_cost"] = ON
-    assert count(whole) == sum(span.lane == lane for span in own)
-    assert count(half) == sum(span.lane == lane and span.start_ns <= own[0].start_ns for span in own)
-    assert count([]) == 0
+    assert count(end_ns) == sum(span.lane == lane for span in own)
+    assert count(own[0].start_ns + 1) == sum(span.lane == lane and span.start_ns <= own[0].start_ns for span in own)
+    assert count(start_ns) == 0
 
 
 def test_the_cost_of_a_span_is_measured_without_leaving_files(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlobd.attribution.attribute import arranged, releases
+from dlobd.attribution.attribute import nested, releases
 from dlobd.attribution.trace import Trace
 from dlobd.evidence import resources
 from dlobd.evidence.evidence import Evidence
@@ -204,10 +204,10 @@ def test_the_last_to_enter_a_collective_releases_the_others() -> None:
 def test_arrows_of_a_real_run() -> None:
     evidence = assemble(Evidence(RUN))
     check(trace_events(evidence))
-    found = {
-        (release.wait.span.lane, release.wait.span.name): (release.by.span.lane, release.by.span.name)
-        for release in releases(evidence, arranged(evidence))
-    }
+    columns = nested(evidence)
+    placed = [(span.lane, span.name) for span in evidence.spans.rows(columns.row)]
+    wait, by, _ = releases(evidence, columns)
+    found = {placed[one]: placed[other] for one, other in zip(wait.tolist(), by.tolist(), strict=True)}
     assert found["client", "wait for spark-submit"] == ("driver", "JVM process exits")
     log = (RUN / "logs" / "driver.stderr").read_text()
     last = re.findall(r": Registered executor .* with ID (\d)", log)[-1]

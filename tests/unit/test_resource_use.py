@@ -32,12 +32,12 @@ from dlobd.tracing import clock, process_use
 from dlobd.tracing.recorder import Recorder
 from tests import records
 from tests.recorded import read_all
-from tests.samples import MB, S, evidence, host, process, sample, segment
+from tests.samples import MB, S, evidence, host, process, sample, segment, segments_of
 
 
 def use(lines: list[str], *stretches: tuple[str, float, float], **more: Any) -> dict[str, Any]:
     """Return `resources` of run.json; each stretch of the window belongs to a layer."""
-    segments = [Segment(int(a * S), int(b * S), layer, None, "span", ()) for layer, a, b in stretches]
+    segments = segments_of([Segment(int(a * S), int(b * S), layer, None, "span", ()) for layer, a, b in stretches])
     evidence = SimpleNamespace(
         resources=resources.read(lines),
         window={"pid": 99},
@@ -199,7 +199,7 @@ def test_roles_come_from_dlobd_the_submission_the_record_and_the_program() -> No
         SimpleNamespace(domain="d", process=Process("h", "chief", 0, 21)),
         SimpleNamespace(domain="elsewhere", process=Process("h", "worker", 1, 23)),
     ]
-    segments = [Segment(0, S, "yarn", None, "span", ())]
+    segments = segments_of([Segment(0, S, "yarn", None, "span", ())])
     evidence = SimpleNamespace(
         resources=resources.read(lines),
         window={"pid": 99},
@@ -257,7 +257,7 @@ def test_a_run_that_was_not_sampled_has_nothing(tmp_path: Path) -> None:
     assert resources.read([host()]) is None
     assert resources.read(["", "{"]) is None
     before = SimpleNamespace(resources=resources.read([host(), sample(0, 0), sample(1, 1)]))
-    window = [Segment(2 * S, 3 * S, "yarn", None, "span", ())]
+    window = segments_of([Segment(2 * S, 3 * S, "yarn", None, "span", ())])
     assert resource_use(cast(Evidence, before), window, (2 * S, 3 * S)) is None  # killed before the job began
 
 
@@ -350,7 +350,7 @@ def test_the_truth_lies_between_the_bounds_and_the_parts_sum(
     carrier = Carrier([[(at, moments[:at].count("r"), moments[:at].count("w")) for at in reads]])
     for layer in ("spark", "yarn"):
         mine = [(a, b) for a, b, of in stretches if of == layer]
-        found = core_waits._split([(Segment(a, b, layer, None, "span", ()), carrier) for a, b in mine])
+        found = core_waits._split([(carrier, segments_of([Segment(a, b, layer, None, "span", ()) for a, b in mine]))])
         known = [moments[at] for a, b in mine for at in range(a, b) if reads[0] <= at < reads[-1]]
         for name, what in (("on_core", "r"), ("waiting", "w")):
             assert found[f"{name}_lo_ns"] <= known.count(what) <= found[f"{name}_hi_ns"]
@@ -373,7 +373,7 @@ def test_time_without_readings_is_unknown_with_its_reason(tmp_path: Path) -> Non
     jvm = Process("h", "executor", 1, 0)
     pieces = [segment(0, 100, who), segment(100, 130, who), segment(130, 150, jvm)]
     pieces += [segment(150, 170, jvm, "yarn"), segment(170, 175, None, "unattributed")]
-    found = plain(core_waits.core_waits(known, pieces, (0, 175)))
+    found = plain(core_waits.core_waits(known, segments_of(pieces), (0, 175)))
     assert found["whole"]["on_core_ns"], found["whole"]["waiting_ns"] == (40, 10)
     assert (found["whole"]["blocked_ns"], found["whole"]["unknown_ns"]) == (50, 75)
     unknown = dict(found["unknown"])
@@ -383,7 +383,7 @@ def test_time_without_readings_is_unknown_with_its_reason(tmp_path: Path) -> Non
     assert (row["on_core_ns"], row["waiting_ns"], row["ended_on_core_ns"], row["source"]) == (75, 30, 15, "own marks")
     assert (row["read_bytes"], row["major_faults"], row["block_io_ns"]) == (4096, 2, None)
     assert found["busy"] is None  # nobody sampled the machine
-    assert core_waits.core_waits(evidence(), pieces, (0, 175)) is None
+    assert core_waits.core_waits(evidence(), segments_of(pieces), (0, 175)) is None
 
 
 # ---- a real machine

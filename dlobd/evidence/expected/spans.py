@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlobd import spans as kinds
+from dlobd.columns import NONE
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.absence import (
     ALL_LANES,
@@ -120,8 +121,8 @@ def _named(process: RecordedProcess) -> Iterator[tuple[int, EvidenceKind, str]]:
     for instant in process.instants:
         if instant.name == kinds.WORKER_FORKED:
             yield instant.attrs["pid"], WORKER_SPANS, "forked it as a Python worker"
-    for span in process.spans:
-        if span.name in (kinds.FORK_TRAINER, kinds.START_CHILD) and "pid" in span.attrs:
+    for span in process.named(kinds.FORK_TRAINER, kinds.START_CHILD):
+        if "pid" in span.attrs:
             yield span.attrs["pid"], RANK_SPANS, "started it as a trainer"
     if process.forked and (process.parent or 0) > 1:
         assert process.parent is not None
@@ -148,7 +149,9 @@ def _parts(evidence: Evidence) -> Iterator[MissingEvidence]:
         how = _defect(process)
         # these may be killed at any time, as part of a job that ends well
         stopped = process and (process.is_child or (process.process.role in STOPPED and evidence.topology.user_script))
-        in_task = process and given_up & {span.attrs.get("task_attempt") for span in process.spans if span.truncated}
+        in_task = process and given_up & {
+            *process.spans.where(process.spans.truncated).values("task_attempt", NONE).tolist()
+        }
         if how and not (process and (stopped or in_task or directory in gone) and process.bad_lines <= 1):
             role = process.process.role if process else "driver" if directory == "driver" else "python-worker"
             kinds_of = {"driver": DRIVER_SPANS, "python-worker": WORKER_SPANS, CHILD: CHILD_SPANS}
@@ -165,8 +168,8 @@ def _defect(process: RecordedProcess | None) -> str:
     if process.cost and process.cost_at != process.cost.lines:
         return f"has {process.cost_at} lines, but its recorder wrote {process.cost.lines}"
     # another thread may be inside a span at the end of a process: a daemon thread that waits for its queue
-    if opened := [span.name for span in process.spans if span.truncated and not span.thread]:
-        return f"ends early: {len(opened)} spans have no end, such as {opened[0]!r}"
+    if opened := process.spans.where(process.spans.truncated & process.spans.in_main_thread):
+        return f"ends early: {len(opened)} spans have no end, such as {opened[0].name!r}"
     own = process.process.role in ("driver", *TRAINING)
     if own and process.cost is None:
         return "ends early: it lacks the cost of recording"

@@ -12,14 +12,16 @@ import hashlib
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+
+import numpy as np
 
 from dlobd import __version__
-from dlobd.attribution.attribute import Release, arranged, attribute, own_quality, releases
-from dlobd.attribution.nesting import Lane, NestedSpan
+from dlobd.attribution.attribute import attribute, nested, own_quality, releases
 from dlobd.attribution.trace import Span, Trace
+from dlobd.columns import NONE
 from dlobd.layers import UNATTRIBUTED
-from dlobd.schema import MAIN_LANE, ClockAnchor, Event, Process
+from dlobd.schema import ClockAnchor, Event, Process
 
 INTERNAL = 1
 """Number of `SPAN_KIND_INTERNAL`; OTLP's JSON encodes enumerations as numbers."""
@@ -41,25 +43,22 @@ class _Exporter:
 
     def __init__(self, trace: Trace, run_id: str, anchor: ClockAnchor) -> None:
         self.trace, self.run_id, self.anchor = trace, run_id, anchor
-        self.lanes = arranged(trace)
+        self.columns = nested(trace)
+        self.lane = trace.spans.lane[self.columns.row]
         self.trace_id = _digest(32, run_id)
         self.root_id = _digest(16, run_id, "window")
-        # keyed by lane and position, because damaged evidence may repeat a recorded ID
-        self.ids = {
-            id(nested): _digest(16, run_id, name, str(place))
-            for name, lane in self.lanes.items()
-            for place, nested in enumerate(lane.nested)
-        }
-        self.released_by: dict[int, Release] = {id(each.wait): each for each in releases(trace, self.lanes)}
+        wait, by, at_ns = releases(trace, self.columns)
+        self.released_by = dict(zip(wait.tolist(), zip(by.tolist(), at_ns.tolist(), strict=True), strict=True))
 
     def request(self) -> Json:
         """Group the spans by process. The first process is that of the main lane, with the root span."""
-        main = next((span.process for span in self.trace.spans if span.lane == MAIN_LANE), None)
+        of_trace, columns = self.trace.spans, self.columns
+        main = next((span.process for span in of_trace.rows(np.flatnonzero(of_trace.lane == 0)[:1])), None)
         spans: dict[Process | None, list[Json]] = defaultdict(list)
         spans[main].append(self.root())
-        for name in (MAIN_LANE, *(name for name in self.trace.lanes if name != MAIN_LANE)):
-            for nested, parent_id in self.with_parents(self.lanes[name]):
-                spans[nested.span.process].append(self.exported(nested, parent_id))
+        bounds = columns.start_ns.tolist(), columns.end_ns.tolist(), columns.outer.tolist()
+        for place, (span, *one) in enumerate(zip(of_trace.rows(columns.row), *bounds, strict=True)):
+            spans[span.process].append(self.exported(place, span, *one))
         scope = {"name": "dlobd", "version": __version__}
         return {
             "resourceSpans": [
@@ -68,14 +67,14 @@ class _Exporter:
             ]
         }
 
-    def with_parents(self, lane: Lane) -> Iterable[tuple[NestedSpan, str]]:
-        """Pair each span of a lane with its parent's ID; outermost spans have the window as parent."""
-        around: list[NestedSpan] = []
-        for nested in lane.nested:
-            while around and around[-1].end_ns <= nested.start_ns:
-                around.pop()
-            yield nested, self.ids[id(around[-1])] if around else self.root_id
-            around.append(nested)
+    def id_of(self, place: int) -> str:
+        """Return the ID of a span, from its lane and place: damaged evidence may repeat a recorded ID."""
+        if place == NONE:
+            return self.root_id
+        lane = int(self.lane[place])
+        return _digest(
+            16, self.run_id, self.trace.spans.lanes[lane], str(place - int(np.searchsorted(self.lane, lane)))
+        )
 
     def root(self) -> Json:
         """Build the root span: the window, with times of layers as attributes, start-up and teardown as events."""
@@ -97,29 +96,28 @@ class _Exporter:
             ],
         }
 
-    def exported(self, nested: NestedSpan, parent_id: str) -> Json:
+    def exported(self, place: int, span: Span, start_ns: int, end_ns: int, outer: int) -> Json:
         """Build an OTLP span; recorded times become attributes if they differ from the attributed times."""
-        span, release = nested.span, self.released_by.get(id(nested))
-        facts = _facts(span)
-        if (nested.start_ns, nested.end_ns) != (span.start_ns, span.end_ns):
+        release, facts = self.released_by.get(place), _facts(span)
+        if (start_ns, end_ns) != (span.start_ns, span.end_ns):
             facts["recorded_start_unix_nano"] = self.unix(span.start_ns)
             facts["recorded_end_unix_nano"] = self.unix(span.end_ns)
         facts |= {f"attrs.{key}": value for key, value in span.attrs.items()}
         made = {
-            **self.times(nested.start_ns, nested.end_ns),
+            **self.times(start_ns, end_ns),
             "traceId": self.trace_id,
-            "spanId": self.ids[id(nested)],
-            "parentSpanId": parent_id,
+            "spanId": self.id_of(place),
+            "parentSpanId": self.id_of(outer),
             "name": _text(span.name),
             "kind": INTERNAL,
             "attributes": _attributes(_own(facts)),
         }
-        return made | {"links": [self.link(release)]} if release else made
+        return made | {"links": [self.link(*release)]} if release else made
 
-    def link(self, release: Release) -> Json:
+    def link(self, by: int, at_ns: int) -> Json:
         """Build the link from a wait to the span that released it."""
-        facts = _own({"link": "released by", "released_unix_nano": self.unix(release.at_ns)})
-        return {"traceId": self.trace_id, "spanId": self.ids[id(release.by)], "attributes": _attributes(facts)}
+        facts = _own({"link": "released by", "released_unix_nano": self.unix(at_ns)})
+        return {"traceId": self.trace_id, "spanId": self.id_of(by), "attributes": _attributes(facts)}
 
     def event(self, event: Event, phase: str) -> Json:
         """Build an OTLP event from a start-up or teardown event."""

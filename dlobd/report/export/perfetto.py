@@ -9,56 +9,92 @@ the critical path with span and lane. Counters show the sampled use of the machi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import pairwise
 
-from dlobd.attribution.attribute import Release, arranged, attribute, critical_path, quality, releases
-from dlobd.attribution.nesting import by_lane
+import numpy as np
+
+from dlobd.attribution.attribute import attribute, critical_path, nested, quality, releases
+from dlobd.attribution.nesting import Nested
 from dlobd.attribution.trace import Segment, Span, Trace
+from dlobd.columns import MOST, Flags, Ints
 from dlobd.evidence.resources import SampledHost
 from dlobd.layers import title
 from dlobd.schema import Event, Process
 
 _WALL_PID, _WALL_TID, _EVENTS_TID = 1, 1, 2
 
+BLOCK = 1 << 16
+"""Number of spans that are converted at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Part of a trace: an interval of the window, in nanoseconds from its start, and lanes by names or patterns."""
+
+    from_ns: int = 0
+    to_ns: int | None = None
+    lanes: Sequence[str] = ("*",)
+
+    def flags(self, start_ns: Ints, end_ns: Ints, zero_ns: int) -> Flags:
+        """Return True for each interval that overlaps the selection."""
+        flags: Flags = (end_ns > zero_ns + self.from_ns) & (start_ns < zero_ns + (self.to_ns or MOST))
+        return flags
+
+
+ALL = Selection()
+
 
 def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, object]:
-    """Build the trace as one JSON object; times are microseconds since the start of the window. `sampled`: samples of
-    dlobd's machine. Raises BundleError like `dlobd.attribution.attribute.attribute`."""
-    events: list[dict[str, object]] = [
-        _name(_WALL_PID, None, "dlobd: where the wall time went"),
-        _name(_WALL_PID, _WALL_TID, "attributed wall"),
-        _name(_WALL_PID, _EVENTS_TID, "start-up and teardown"),
-        _order(_WALL_PID, None, 0),
-        _order(_WALL_PID, _WALL_TID, 0),
-        _order(_WALL_PID, _EVENTS_TID, 1),
-    ]
-    events += (_wall_slice(segment, trace.start_ns) for segment in critical_path(attribute(trace)))
-    events += _instants("startup", trace.startup, trace.start_ns)
-    events += _instants("teardown", trace.teardown, trace.start_ns)
+    """Build the whole trace as one JSON object; see `events`."""
+    return {"traceEvents": list(events(trace, sampled)), **members(trace)}
 
-    spans, lanes = by_lane(trace.spans), arranged(trace)
+
+def members(trace: Trace) -> dict[str, object]:
+    """Return the members of the JSON object, without `traceEvents`."""
+    window = {"wall_ns": trace.wall_ns, "start_ns": trace.start_ns, "clock": "CLOCK_MONOTONIC"}
+    return {"displayTimeUnit": "ms", "otherData": window}
+
+
+def events(trace: Trace, sampled: SampledHost | None = None, selection: Selection = ALL) -> Iterator[dict[str, object]]:
+    """Yield the events; times are microseconds since the start of the window. `sampled`: samples of dlobd's machine.
+    Raises BundleError like `dlobd.attribution.attribute.attribute`."""
+    yield _name(_WALL_PID, None, "dlobd: where the wall time went")
+    yield _name(_WALL_PID, _WALL_TID, "attributed wall")
+    yield _name(_WALL_PID, _EVENTS_TID, "start-up and teardown")
+    yield _order(_WALL_PID, None, 0)
+    yield _order(_WALL_PID, _WALL_TID, 0)
+    yield _order(_WALL_PID, _EVENTS_TID, 1)
+    zero_ns, path = trace.start_ns, critical_path(attribute(trace))
+    yield from (_wall_slice(one, zero_ns) for one in path.where(selection.flags(path.start_ns, path.end_ns, zero_ns)))
+    yield from _instants("startup", trace.startup, zero_ns)
+    yield from _instants("teardown", trace.teardown, zero_ns)
+
+    spans, columns = trace.spans, nested(trace)
+    lane = spans.lane[columns.row]
+    wanted = [any(fnmatchcase(name, pattern) for pattern in selection.lanes) for name in spans.lanes]
+    kept = np.array(wanted)[lane] & selection.flags(columns.start_ns, columns.end_ns, zero_ns)
     pids: dict[Process, int] = {}
-    tracks: dict[str, tuple[int, int]] = {}
-    for position, lane in enumerate(trace.lanes):
-        process = spans[lane][0].process
+    tracks: dict[int, tuple[int, int]] = {}
+    for position, name in enumerate(trace.lanes):
+        number = spans.lanes.index(name)
+        process = spans[int(np.argmax(spans.lane == number))].process
         if process not in pids:
             pids[process] = len(pids) + 2
-            events += [_name(pids[process], None, _title(process)), _order(pids[process], None, position + 1)]
-        pid, tid = tracks[lane] = pids[process], position + 1
-        events += [_name(pid, tid, lane), _order(pid, tid, position)]
-        for nested in lanes[lane].nested:
-            events.append(_slice(nested.span, nested.start_ns, nested.end_ns, trace.start_ns, pid, tid))
-            events += _flows(nested.span, nested.start_ns, nested.end_ns, trace.start_ns, pid, tid)
-    for number, release in enumerate(releases(trace, lanes)):
-        events += _release(release, number, trace.start_ns, tracks)
+            yield from (_name(pids[process], None, _title(process)), _order(pids[process], None, position + 1))
+        pid, tid = tracks[number] = pids[process], position + 1
+        yield from (_name(pid, tid, name), _order(pid, tid, position))
+        places = np.flatnonzero(kept & (lane == number))
+        for some in np.split(places, range(BLOCK, len(places), BLOCK)):
+            bounds = columns.start_ns[some].tolist(), columns.end_ns[some].tolist()
+            for span, start_ns, end_ns in zip(spans.rows(columns.row[some]), *bounds, strict=True):
+                yield _slice(span, start_ns, end_ns, zero_ns, pid, tid)
+                yield from _flows(span, start_ns, end_ns, zero_ns, pid, tid)
+    yield from _releases(trace, columns, kept, tracks)
     if sampled:
-        events += _counters(sampled, trace)
-    return {
-        "traceEvents": events,
-        "displayTimeUnit": "ms",
-        "otherData": {"wall_ns": trace.wall_ns, "start_ns": trace.start_ns, "clock": "CLOCK_MONOTONIC"},
-    }
+        yield from _counters(sampled, trace)
 
 
 def microseconds(ns: int) -> float:
@@ -129,25 +165,29 @@ def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: 
             yield {"ph": "f", "bp": "e", "ts": microseconds(max(start_ns, end_ns - 1) - zero_ns), **flow}
 
 
-def _release(
-    release: Release, number: int, zero_ns: int, tracks: dict[str, tuple[int, int]]
+def _releases(
+    trace: Trace, columns: Nested, kept: Flags, tracks: Mapping[int, tuple[int, int]]
 ) -> Iterator[dict[str, object]]:
-    """Build an arrow from the span that released a wait to the end of the wait. The arrow ends in the wait's last
+    """Build arrows from the span that released a wait to the end of the wait. An arrow ends in the wait's last
     nanosecond, because viewers attach it to the innermost slice at its timestamp."""
-    begins = (release.by, release.at_ns - 1 if release.at_ns > release.by.start_ns else release.at_ns)
-    ends = (release.wait, release.wait.end_ns - 1)
-    for phase, (nested, at_ns) in (("s", begins), ("f", ends)):
-        pid, tid = tracks[nested.span.lane]
-        yield {
-            "ph": phase,
-            "name": "releases",
-            "cat": "wait",
-            "id": f"wait/{number}",
-            "ts": microseconds(at_ns - zero_ns),
-            "pid": pid,
-            "tid": tid,
-            **({"bp": "e"} if phase == "f" else {}),
-        }
+    wait, by, at_ns = releases(trace, columns)
+    lane = trace.spans.lane[columns.row]
+    begins_ns = np.where(at_ns > columns.start_ns[by], at_ns - 1, at_ns)
+    sides = (("s", lane[by], begins_ns), ("f", lane[wait], columns.end_ns[wait] - 1))
+    shown = kept[wait] & kept[by]
+    for number in np.flatnonzero(shown).tolist():
+        for phase, lanes, times_ns in sides:
+            pid, tid = tracks[int(lanes[number])]
+            yield {
+                "ph": phase,
+                "name": "releases",
+                "cat": "wait",
+                "id": f"wait/{number}",
+                "ts": microseconds(int(times_ns[number]) - trace.start_ns),
+                "pid": pid,
+                "tid": tid,
+                **({"bp": "e"} if phase == "f" else {}),
+            }
 
 
 def _instants(phase: str, events: Iterable[Event], zero_ns: int) -> Iterator[dict[str, object]]:
