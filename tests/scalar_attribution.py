@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from dlobd.attribution.attribute import Quality, quality
-from dlobd.attribution.nesting import Lane, NestedSpan, arrange, by_lane
+from dlobd.attribution.nesting import Lane, NestedSpan, Piece, arrange
 from dlobd.attribution.trace import Attribution, Segment, Span, Trace
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Clip, Interval, LayerTime
@@ -24,6 +24,37 @@ class Release(NamedTuple):
     wait: NestedSpan
     by: NestedSpan
     at_ns: int
+
+
+def by_lane(spans: Iterable[Span]) -> dict[str, list[Span]]:
+    """Group spans by lane, in the given order."""
+    lanes: dict[str, list[Span]] = {}
+    for span in spans:
+        lanes.setdefault(span.lane, []).append(span)
+    return lanes
+
+
+def backwards(lane: Lane, start_ns: int, end_ns: int) -> Iterator[Piece]:
+    """Yield the pieces inside [start_ns, end_ns), clipped to it, latest first."""
+    index = bisect_left(lane.pieces, end_ns, key=lambda piece: piece.start_ns) - 1
+    while index >= 0 and lane.pieces[index].end_ns > start_ns:
+        piece = lane.pieces[index]
+        yield Piece(max(piece.start_ns, start_ns), min(piece.end_ns, end_ns), piece.span)
+        index -= 1
+
+
+def last_busy(lane: Lane, at_ns: int) -> Piece | None:
+    """Return the latest piece with an open span, clipped at `at_ns`; None if no span was open."""
+    index = bisect_left(lane.pieces, at_ns, key=lambda piece: piece.start_ns) - 1
+    while index >= 0 and lane.pieces[index].span is None:
+        index -= 1  # two pieces without a span never touch, so this steps once
+    return lane.pieces[index]._replace(end_ns=min(lane.pieces[index].end_ns, at_ns)) if index >= 0 else None
+
+
+def busy_until(lane: Lane, at_ns: int) -> int | None:
+    """Return the latest instant until `at_ns` at which a span was open; None if no span was open."""
+    piece = last_busy(lane, at_ns)
+    return piece.end_ns if piece else None
 
 
 def arranged(trace: Trace) -> dict[str, Lane]:
@@ -76,7 +107,7 @@ class Attributor:
     def resolve(self, lane: str, start_ns: int, end_ns: int, waiting: Span | None, chain: tuple[str, ...]) -> None:
         """Assign every instant of [start, end) to a layer by the work of `lane`. `waiting`: the span that waits for
         this lane."""
-        for start, end, span in self.lanes[lane].backwards(start_ns, end_ns):
+        for start, end, span in backwards(self.lanes[lane], start_ns, end_ns):
             for edge in (start, end):
                 self._edge(edge, self.lanes[lane].edges_ns.get(edge, 0))
             if span is None:
@@ -124,9 +155,9 @@ class Attributor:
         busy: list[tuple[int, int, str]] = []
         for name in span.waits_for:
             lane = self.lanes.get(name)
-            until_ns = lane.busy_until(release_ns) if lane else None
+            until_ns = busy_until(lane, release_ns) if lane else None
             if lane and until_ns is not None:
-                busy.append((until_ns, lane.busy_until(self._end_ns) or until_ns, name))
+                busy.append((until_ns, busy_until(lane, self._end_ns) or until_ns, name))
         return max(busy)[2] if busy else None
 
     def releasing(self, nested: NestedSpan) -> tuple[Span, int] | None:
@@ -138,7 +169,7 @@ class Attributor:
         name = self._releasing_lane(span) if span.waits_for else None
         if name is None or name == span.lane:
             return None
-        piece = self.lanes[name].last_busy(nested.end_ns if span.released_ns is None else span.released_ns)
+        piece = last_busy(self.lanes[name], nested.end_ns if span.released_ns is None else span.released_ns)
         return (piece.span, piece.end_ns) if piece and piece.span else None
 
     def _gap(self, span: Span, start_ns: int, end_ns: int, chain: tuple[str, ...], rest: Kind = "unexplained") -> None:

@@ -12,8 +12,7 @@ over its spans, `arrange`.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -59,26 +58,6 @@ class Lane:
     pieces: tuple[Piece, ...]
     edges_ns: dict[int, int]
     clips: tuple[Clip, ...]
-
-    def backwards(self, start_ns: int, end_ns: int) -> Iterator[Piece]:
-        """Yield the pieces inside [start_ns, end_ns), clipped to it, latest first."""
-        index = bisect_left(self.pieces, end_ns, key=lambda piece: piece.start_ns) - 1
-        while index >= 0 and self.pieces[index].end_ns > start_ns:
-            piece = self.pieces[index]
-            yield Piece(max(piece.start_ns, start_ns), min(piece.end_ns, end_ns), piece.span)
-            index -= 1
-
-    def last_busy(self, at_ns: int) -> Piece | None:
-        """Return the latest piece with an open span, clipped at `at_ns`; None if no span was open."""
-        index = bisect_left(self.pieces, at_ns, key=lambda piece: piece.start_ns) - 1
-        while index >= 0 and self.pieces[index].span is None:
-            index -= 1  # two pieces without a span never touch, so this steps once
-        return self.pieces[index]._replace(end_ns=min(self.pieces[index].end_ns, at_ns)) if index >= 0 else None
-
-    def busy_until(self, at_ns: int) -> int | None:
-        """Return the latest instant until `at_ns` at which a span was open; None if no span was open."""
-        piece = self.last_busy(at_ns)
-        return piece.end_ns if piece else None
 
 
 class Nested(NamedTuple):
@@ -265,14 +244,6 @@ def _turns(rows: Ints, around: Ints, low: Ints, high: Ints, resolution_ns: Ints)
     yield end[outermost], outside, largest_of_runs(end[by_end], resolution_ns[rows[by_end]])
     innermost = np.flatnonzero(ends_of_runs(begin))
     yield begin[innermost], rows[innermost], largest_of_runs(begin, resolution_ns[rows])
-
-
-def by_lane(spans: Iterable[Span]) -> dict[str, list[Span]]:
-    """Group spans by lane, in the given order."""
-    lanes: dict[str, list[Span]] = {}
-    for span in spans:
-        lanes.setdefault(span.lane, []).append(span)
-    return lanes
 
 
 def arrange(spans: Sequence[Span], start_ns: int, end_ns: int) -> Lane:

@@ -3,27 +3,50 @@
 from __future__ import annotations
 
 import json
+from typing import Annotated
+
+import typer
 
 from dlobd.cli.options import RUNS, Out, RunRef
-from dlobd.cli.output import STDOUT, Force, Output, checked, write
+from dlobd.cli.output import STDOUT, Force, Output, checked, writing
 from dlobd.cli.series import find_run
+from dlobd.errors import UsageError
 
 
 def trace(
     run: RunRef = "latest",
     output: Output = None,
+    from_s: Annotated[
+        float, typer.Option("--from", metavar="SECONDS", min=0, help="Start, in seconds from the start of the window.")
+    ] = 0.0,
+    to_s: Annotated[
+        float | None, typer.Option("--to", metavar="SECONDS", min=0, help="End, in seconds. Default: the whole window.")
+    ] = None,
+    lanes: Annotated[
+        str | None, typer.Option("--lanes", metavar="LANES", help="Only these lanes, such as driver,rank-*.")
+    ] = None,
     out: Out = RUNS,
     force: Force = False,
 ) -> None:
     """Write a run's timeline as a trace for Perfetto."""
+    if to_s is not None and to_s <= from_s:
+        raise UsageError(f"--to {to_s:g} is not after --from {from_s:g}.", "name a later end")
     bundle = find_run(run, out)
     file = checked(output, bundle.path / "trace.json", (".json",), force)
     from dlobd.evidence.evidence import Evidence
-    from dlobd.report.export.perfetto import trace_events
+    from dlobd.report.export.perfetto import Selection, events, members
     from dlobd.timeline.assemble import assemble
 
     evidence = Evidence(bundle.path)
-    events = trace_events(assemble(evidence), evidence.resources)
-    write(file, json.dumps(events, separators=(",", ":")) + "\n")
+    found = assemble(evidence)
+    selection = Selection(int(from_s * 1e9), None if to_s is None else int(to_s * 1e9), (lanes or "*").split(","))
+    if not selection.has_lane(found.lanes):
+        raise UsageError(f"--lanes {lanes}: the run has no such lane.", f"choose from {', '.join(found.lanes)}")
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+    with writing(file) as temporary, open(temporary, "w", encoding="utf-8") as stream:
+        stream.write('{"traceEvents":[')
+        for number, event in enumerate(events(found, evidence.resources, selection)):
+            stream.write(f"{',' if number else ''}\n{encode(event)}")
+        stream.write(f"],{encode(members(found))[1:]}\n")
     if file != STDOUT:
         print("open: load the file in https://ui.perfetto.dev")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.attribution.nesting import by_lane
 from dlobd.attribution.trace import Attribution, Span, Trace
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
@@ -19,6 +18,7 @@ from dlobd.recompute import computed as record
 from dlobd.schema import Event
 from tests.captured import DATA, Captured
 from tests.recorded import read_all
+from tests.scalar_attribution import by_lane
 
 GOLDEN = Path(__file__).parent
 RUNS = ("quick-run", "killed-trainer", "native-run", "own-run")

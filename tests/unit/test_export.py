@@ -357,3 +357,17 @@ def test_resources_has_a_row_a_sample_and_process(bundle: store.Bundle) -> None:
         [3_000 - start_ns, "dlobd", 7, 3_001, 4, 2, None],
         [3_000 - start_ns, "host", None, 6_000, 5, None, 3],
     ]
+
+
+def test_a_trace_has_a_selected_part(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["trace", str(RUN), "-o", "-"]
+    assert cli.main([*command, "--from", "15", "--to", "30", "--lanes", "rank-0*"]) == 0
+    events = json.loads(capsys.readouterr().out)["traceEvents"]
+    lanes = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e.get("name") == "thread_name"}
+    slices = [e for e in events if e["ph"] == "X"]
+    assert {lanes[e["pid"], e["tid"]] for e in slices} == {"attributed wall", "rank-0", "rank-0/reader"}
+    assert all(e["ts"] < 30e6 and e["ts"] + e["dur"] > 15e6 for e in slices)
+    assert cli.main([*command, "--from", "3", "--to", "2"]) == 2
+    assert "--to 2 is not after --from 3. Next: name a later end" in capsys.readouterr().err
+    assert cli.main([*command, "--lanes", "nobody"]) == 2
+    assert "--lanes nobody: the run has no such lane. Next: choose from client" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.nesting import arrange, by_lane
+from dlobd.attribution.nesting import arrange
 from dlobd.bundle.store import Bundle
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.report.first_screen import first_screen
@@ -23,6 +23,7 @@ from dlobd.spans import INSTANTS
 from tests import records
 from tests.captured import NAMES
 from tests.page_traces import DATA, copied, long_run, long_trace, sums
+from tests.scalar_attribution import by_lane
 
 
 @pytest.fixture(scope="module", params=NAMES)

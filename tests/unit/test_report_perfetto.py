@@ -17,7 +17,7 @@ from dlobd.attribution.attribute import nested, releases
 from dlobd.attribution.trace import Trace
 from dlobd.evidence import resources
 from dlobd.evidence.evidence import Evidence
-from dlobd.report.export.perfetto import microseconds, trace_events
+from dlobd.report.export.perfetto import Selection, events, microseconds, trace_events
 from dlobd.schema import Event, Process
 from dlobd.timeline.assemble import assemble
 from tests.samples import host, sample
@@ -221,3 +221,21 @@ def test_a_wait_without_a_known_release_has_no_arrow() -> None:
     for waits_for in (("nobody",), ("client",), ("rank 0",), ()):
         wait = span("join", "spark", 0, 2000, waits_for=waits_for)
         assert arrows(trace_of(0, 2000, (wait, late))) == []
+
+
+def test_a_selection_has_an_interval_and_lanes() -> None:
+    evidence = trace_of(
+        1000,
+        3000,
+        (
+            span("wait", "spark", 1000, 3000, waits_for=("rank 0",)),
+            span("early", "tensorflow", 1000, 1500, "rank 0"),
+            span("late", "tensorflow", 2000, 2900, "rank 0"),
+            span("other", "tensorflow", 2000, 2900, "rank 1"),
+        ),
+    )
+    found = list(events(evidence, selection=Selection(600, 1200, ["rank 0", "nobody"])))
+    assert [event["name"] for event in found if event["ph"] == "X" and event["pid"] > 1] == ["late"]
+    assert not [event for event in found if event.get("cat") == "wait"], "an arrow needs both of its ends"
+    whole = trace_events(evidence)
+    assert {**whole, "traceEvents": list(events(evidence))} == whole

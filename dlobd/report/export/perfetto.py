@@ -38,6 +38,14 @@ class Selection:
     to_ns: int | None = None
     lanes: Sequence[str] = ("*",)
 
+    def has(self, lane: str) -> bool:
+        """Return True for a selected lane."""
+        return any(fnmatchcase(lane, pattern.strip()) for pattern in self.lanes)
+
+    def has_lane(self, lanes: Iterable[str]) -> bool:
+        """Return True if any of the lanes is selected."""
+        return any(map(self.has, lanes))
+
     def flags(self, start_ns: Ints, end_ns: Ints, zero_ns: int) -> Flags:
         """Return True for each interval that overlaps the selection."""
         flags: Flags = (end_ns > zero_ns + self.from_ns) & (start_ns < zero_ns + (self.to_ns or MOST))
@@ -74,8 +82,9 @@ def events(trace: Trace, sampled: SampledHost | None = None, selection: Selectio
 
     spans, columns = trace.spans, nested(trace)
     lane = spans.lane[columns.row]
-    wanted = [any(fnmatchcase(name, pattern) for pattern in selection.lanes) for name in spans.lanes]
-    kept = np.array(wanted)[lane] & selection.flags(columns.start_ns, columns.end_ns, zero_ns)
+    kept = np.array([*map(selection.has, spans.lanes)])[lane] & selection.flags(
+        columns.start_ns, columns.end_ns, zero_ns
+    )
     pids: dict[Process, int] = {}
     tracks: dict[int, tuple[int, int]] = {}
     for position, name in enumerate(trace.lanes):
