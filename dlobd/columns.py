@@ -60,11 +60,16 @@ def largest_of_runs(keys: Ints, values: Ints) -> Ints:
     return np.maximum.reduceat(values, starts_of_runs(keys)) if len(keys) else values
 
 
-def starts_of_runs(values: Ints) -> Ints:
-    """Return the places at which runs of equal values begin."""
-    first = np.ones(len(values), np.bool_)
-    first[1:] = values[1:] != values[:-1]
-    return np.flatnonzero(first)
+def begins_of_runs(*columns: Ints | Codes | Flags) -> Flags:
+    """Return True for the first element of each run of equal rows."""
+    first = np.ones(len(columns[0]), np.bool_)
+    first[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return first
+
+
+def starts_of_runs(*columns: Ints | Codes | Flags) -> Ints:
+    """Return the places at which runs of equal rows begin."""
+    return np.flatnonzero(begins_of_runs(*columns))
 
 
 class Table:

@@ -31,7 +31,17 @@ import numpy as np
 from dlobd.attribution.columns import NUMBER_OF_LAYER, Columns
 from dlobd.attribution.nesting import Lanes, Nested
 from dlobd.attribution.trace import SEGMENT_KINDS, SEGMENT_LAYERS, Attribution, Segment, Segments, Span, Trace
-from dlobd.columns import NONE, Ints, Numbers, Table, ends_of_runs, ints, largest_of_runs, starts_of_runs
+from dlobd.columns import (
+    NONE,
+    Ints,
+    Numbers,
+    Table,
+    begins_of_runs,
+    ends_of_runs,
+    ints,
+    largest_of_runs,
+    starts_of_runs,
+)
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import Clip, Interval, LayerTime
@@ -78,10 +88,7 @@ def critical_path(attribution: Attribution) -> Segments:
     names = Numbers[str]()
     name = np.append(ints([names[kind.text(detail)] for kind, detail in segments.spans.kinds]), NONE)
     span = np.where(segments.row == NONE, NONE, np.append(segments.spans.kind, 0)[segments.row])
-    alike = np.stack([segments.lane, segments.layer, segments.kind, name[span]])
-    first = np.ones(len(segments), np.bool_)
-    first[1:] = (alike[:, 1:] != alike[:, :-1]).any(axis=0)
-    joined = segments.where(first)
+    joined = segments.where(begins_of_runs(segments.lane, segments.layer, segments.kind, name[span]))
     return replace(joined, end_ns=np.append(joined.start_ns[1:], segments.end_ns[-1:]))
 
 
@@ -123,10 +130,7 @@ class _Walk:
         row[unknown], kind[unknown] = NONE, NO_SPAN  # rule 5
         some = np.flatnonzero(start < end)
         order = some[np.argsort(start[some], kind="stable")]
-        same = np.stack([row, kind, chain])[:, order]
-        first = np.ones(len(order), np.bool_)
-        first[1:] = (same[:, 1:] != same[:, :-1]).any(axis=0)
-        at = np.flatnonzero(first)
+        at = starts_of_runs(row[order], kind[order], chain[order])
         last = np.append(at[1:], len(order))[: len(at)] - 1
         row, lanes = row[order][at], self.columns.lanes
         layer = np.append(self.columns.layer, SEGMENT_LAYERS.index(UNATTRIBUTED))[row]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dlobd.attribution.trace import NOT_RELEASED, Spans
-from dlobd.columns import NONE, Flags, Ints, Numbers, ints
+from dlobd.columns import NONE, Flags, Ints, Numbers, begins_of_runs, ints
 from dlobd.layers import LAYERS
 from dlobd.spans import BETWEEN_MARKS
 
@@ -56,10 +56,6 @@ class Columns:
         spans, texts = self.spans, Numbers[str]()
         rendezvous = ints([texts[wait.rendezvous] if wait.rendezvous else NONE for wait in spans.waits])[spans.wait]
         members, group = np.flatnonzero(rendezvous != NONE), np.full(len(spans), NONE)
-        if len(members):
-            order = np.lexsort((spans.call[members], rendezvous[members]))
-            ordered = members[order]
-            first = np.ones(len(members), np.bool_)
-            first[1:] = (np.diff(spans.call[ordered]) != 0) | (np.diff(rendezvous[ordered]) != 0)
-            group[ordered] = np.cumsum(first) - 1
+        members = members[np.lexsort((spans.call[members], rendezvous[members]))]
+        group[members] = np.cumsum(begins_of_runs(spans.call[members], rendezvous[members])) - 1
         return group

@@ -12,7 +12,7 @@ import numpy as np
 from dlobd.attribution.attribute import nested, quality
 from dlobd.attribution.trace import SEGMENT_KINDS, Attribution, Segment, Span, Trace
 from dlobd.attribution.what_if import Retained, WhatIf
-from dlobd.columns import NONE, Flags, Ints
+from dlobd.columns import NONE, Flags, Ints, starts_of_runs
 from dlobd.evidence.evidence import Evidence
 from dlobd.layers import LAYERS
 from dlobd.measures.lane_threads import Carrier, Carriers
@@ -143,10 +143,7 @@ def wall_share(context: Context, wanted: Wanted, keeps_core_waits: bool = False)
     uncertain_ns = int(np.minimum(lengths_ns, spans.resolution_ns[some.row]).sum())
     columns = (some.kind, spans.kind[some.row], spans.wait[some.row], spans.origin[some.row], spans.truncated[some.row])
     order = np.lexsort(columns)
-    alike = np.stack(columns)[:, order]
-    begins = np.ones(len(order), np.bool_)
-    begins[1:] = (alike[:, 1:] != alike[:, :-1]).any(axis=0)
-    at = np.flatnonzero(begins)
+    at = starts_of_runs(*(column[order] for column in columns))
     sums_ns = np.add.reduceat(lengths_ns[order], at) if len(at) else at
     counts = np.diff(np.append(at, len(order)))
     first = np.minimum.reduceat(order, at) if len(at) else at

@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from dlobd.attribution.trace import SEGMENT_LAYERS, Segment, Segments, Span
-from dlobd.columns import NONE, Ints
+from dlobd.columns import NONE, Ints, begins_of_runs
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.evidence.resources import Counter, SampledProcess
@@ -124,10 +124,9 @@ class Carriers:
         spans, alone = segments.spans, segments.layer == SEGMENT_LAYERS.index(YARN)
         origin, kind = (np.append(column, NONE)[segments.row] for column in (spans.origin, spans.kind))
         # YARN's own time depends on the life of a process
-        keys = np.stack([origin, kind, segments.layer, np.where(alone, np.arange(len(segments)), NONE)])
+        keys = origin, kind, segments.layer, np.where(alone, np.arange(len(segments)), NONE)
         order = np.lexsort(keys)
-        first = np.ones(len(order), np.bool_)
-        first[1:] = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
+        first = begins_of_runs(*(key[order] for key in keys))
         rows = np.split(order, np.flatnonzero(first)[1:])
         found: dict[Carrier | str, list[Ints]] = defaultdict(list)
         for some, segment in zip(rows, segments.where(order[first]), strict=True):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dlobd.columns import NONE, Ints, Numbers, ints
+from dlobd.columns import NONE, Ints, Numbers, ints, starts_of_runs
 from dlobd.evidence.expected.kinds import DRIVER_SPANS, RANK_SPANS, WORKER_SPANS
 from dlobd.evidence.recorded_spans import RecordedSpans
 from dlobd.evidence.recorder import trainers
@@ -97,9 +97,7 @@ def _early_ns(processes: Sequence[RecordedSpans]) -> Ints:
         return np.zeros(0, np.int64)
     rendezvous, call, start_ns, end_ns, truncated = map(np.concatenate, zip(*columns, strict=True))
     order = np.lexsort((call, rendezvous))
-    first = np.ones(len(order), np.bool_)
-    first[1:] = (np.diff(rendezvous[order]) != 0) | (np.diff(call[order]) != 0)
-    at = np.flatnonzero(first)
+    at = starts_of_runs(rendezvous[order], call[order])
     if not len(at):
         return start_ns
     several = (np.diff(np.append(at, len(order))) > 1) & ~np.logical_or.reduceat(truncated[order], at)

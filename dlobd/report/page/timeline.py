@@ -14,7 +14,7 @@ import numpy as np
 
 from dlobd.attribution.attribute import critical_path, nested, quality
 from dlobd.attribution.trace import Attribution, Segment, Segments, Span, Trace
-from dlobd.columns import NONE, Flags, Ints, Numbers, ints
+from dlobd.columns import NONE, Flags, Ints, Numbers, begins_of_runs, ints
 from dlobd.layers import UNATTRIBUTED
 
 MOST_SLICES = 8_000
@@ -118,10 +118,9 @@ def _groups(slices: _Slices, width_ns: int) -> Ints:
     if not width_ns:
         return place
     short = np.flatnonzero(slices.end_ns - slices.start_ns < width_ns)
-    keys = np.stack([slices.lane, slices.depth, slices.start_ns // width_ns])[:, short]
-    order = np.lexsort(keys[::-1])
-    begins = np.ones(len(short), np.bool_)
-    begins[1:] = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
+    keys = [column[short] for column in (slices.start_ns // width_ns, slices.depth, slices.lane)]
+    order = np.lexsort(keys)
+    begins = begins_of_runs(*(key[order] for key in keys))
     place[short[order]] = short[order[np.flatnonzero(begins)]][np.cumsum(begins) - 1]
     return place
 
