@@ -118,9 +118,10 @@ class Counter:
 
     def grown(self, start_ns: Ints, end_ns: Ints) -> int:
         """Return the sum of the growths in intervals."""
-        return int((self._at(end_ns) - self._at(start_ns)).sum())
+        return int((self.values(end_ns) - self.values(start_ns)).sum())
 
-    def _at(self, at_ns: Ints) -> Ints:
+    def values(self, at_ns: Ints) -> Ints:
+        """Return the value at each time; 0 if it was never read."""
         if not self._times:
             return np.zeros_like(at_ns)
         times_ns, values = np.array(self._times, np.int64), np.array(self._values, np.int64)

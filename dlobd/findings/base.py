@@ -53,7 +53,7 @@ class Context:
     def waited_ns(self, span: Span, start_ns: int, end_ns: int) -> int:
         """Return the wait for a core in a part of a span; 0 if its thread is unknown."""
         carrier = self.carriers.carrier(Segment(start_ns, end_ns, span.layer, span, "span", ()))
-        return carrier.waiting_ns(start_ns, end_ns) if isinstance(carrier, Carrier) else 0
+        return carrier.waited_ns(start_ns, end_ns) if isinstance(carrier, Carrier) else 0
 
     @cached_property
     def _outer(self) -> list[tuple[Ints, Ints]]:

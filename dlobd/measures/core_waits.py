@@ -77,7 +77,7 @@ def _split(pieces: Pieces, unknown: Tally[str] | None = None) -> dict[str, int]:
         total_ns += ns
         why = carrier if isinstance(carrier, str) else BETWEEN
         if not isinstance(carrier, str):
-            times_ns, *grown = carrier.stretches
+            times_ns, grown = carrier.times_ns, (carrier.on_core_ns, carrier.waiting_ns)
             overlap_ns = np.diff(Covered(segments.start_ns, segments.end_ns)(times_ns))
             length_ns = np.diff(times_ns)
             for name, grown_ns in zip(("on_core", "waiting"), grown, strict=True):
@@ -116,7 +116,7 @@ def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int 
 
 def _waited_ns(carrier: Carrier, segments: Segments, start_ns: Ints, end_ns: Ints) -> Ints:
     """Return the waits for a core in each of the disjoint intervals, interpolated between readings."""
-    times_ns, _, waiting_ns = carrier.stretches
+    times_ns, waiting_ns = carrier.times_ns, carrier.waiting_ns
     bounds = (segments.start_ns, segments.end_ns, start_ns, end_ns, times_ns)
     cuts_ns = np.unique(np.concatenate(bounds))
     begin_ns, length_ns = cuts_ns[:-1], np.diff(cuts_ns)

@@ -5,16 +5,14 @@ The sampler reads all processes of the run on dlobd's machine; each Python proce
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import numpy as np
 
 from dlobd.attribution.trace import SEGMENT_LAYERS, Segment, Segments, Span
-from dlobd.columns import NONE, Ints, begins_of_runs
+from dlobd.columns import NONE, Ints, begins_of_runs, scaled
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.evidence.resources import Counter, SampledProcess
@@ -40,46 +38,25 @@ class Carrier:
     """The threads that execute a lane in turn, with readings of their summed counters."""
 
     def __init__(self, processes: Sequence[Sequence[Reading]]) -> None:
-        self.times = sorted({at_ns for readings in processes for at_ns, _, _ in readings})
-        sums = [[0, 0] for _ in self.times]
-        for readings in processes:
-            for column in (0, 1):
-                counter = Counter((reading[0], reading[1 + column]) for reading in readings)
-                for total, at_ns in zip(sums, self.times, strict=True):
-                    total[column] += counter.at(at_ns)
-        self._grown = [(later[0] - total[0], later[1] - total[1]) for total, later in pairwise(sums)]
+        readings_of = [np.array(readings, np.int64).reshape(-1, 3) for readings in processes]
+        self.times_ns = np.unique(np.concatenate([np.zeros(0, np.int64), *(of[:, 0] for of in readings_of)]))
+        length_ns, grown = np.diff(self.times_ns), []
+        for column in (1, 2):
+            counters = (Counter(zip(of[:, 0].tolist(), of[:, column].tolist(), strict=True)) for of in readings_of)
+            grown.append(np.diff(sum((one.values(self.times_ns) for one in counters), np.zeros_like(self.times_ns))))
+        # time on a core and waiting for a core between two readings, capped at the duration
+        self.on_core_ns = np.minimum(grown[0], length_ns)
+        self.waiting_ns = np.minimum(grown[1], length_ns - self.on_core_ns)
 
-    @cached_property
-    def stretches(self) -> tuple[Ints, Ints, Ints]:
-        """Times of readings, and the time on a core and waiting for a core between them, capped at the duration."""
-        times_ns = np.array(self.times, np.int64)
-        grown = np.array(self._grown, np.int64).reshape(-1, 2)
-        on_core_ns = np.minimum(grown[:, 0], np.diff(times_ns))
-        return times_ns, on_core_ns, np.minimum(grown[:, 1], np.diff(times_ns) - on_core_ns)
+    def overlaps_ns(self, start_ns: int, end_ns: int) -> Ints:
+        """Return the overlap of [start, end) with each interval between two readings."""
+        begin_ns, until_ns = self.times_ns[:-1], self.times_ns[1:]
+        overlap_ns: Ints = np.maximum(0, np.minimum(end_ns, until_ns) - np.maximum(start_ns, begin_ns))
+        return overlap_ns
 
-    def overlaps(self, start_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
-        """Yield the intervals between readings in [start, end), by their index, with the overlaps."""
-        index = max(0, bisect_right(self.times, start_ns) - 1)
-        while index + 1 < len(self.times) and self.times[index] < end_ns:
-            overlap_ns = min(end_ns, self.times[index + 1]) - max(start_ns, self.times[index])
-            if overlap_ns > 0:
-                yield index, overlap_ns
-            index += 1
-
-    def stretch(self, index: int) -> tuple[int, int, int]:
-        """Return the duration of an interval between readings, and its time on a core and waiting, capped at the
-        duration."""
-        length_ns = self.times[index + 1] - self.times[index]
-        on_core_ns = min(self._grown[index][0], length_ns)
-        return length_ns, on_core_ns, min(self._grown[index][1], length_ns - on_core_ns)
-
-    def waiting_ns(self, start_ns: int, end_ns: int) -> int:
+    def waited_ns(self, start_ns: int, end_ns: int) -> int:
         """Return the wait for a core in [start, end), interpolated between readings."""
-        return sum(
-            waiting_ns * overlap_ns // length_ns
-            for index, overlap_ns in self.overlaps(start_ns, end_ns)
-            for length_ns, _, waiting_ns in [self.stretch(index)]
-        )
+        return int(scaled(self.waiting_ns, self.overlaps_ns(start_ns, end_ns), np.diff(self.times_ns)).sum())
 
 
 class Carriers:
@@ -147,7 +124,9 @@ class Carriers:
             return BESIDE
         carrier = self._carriers.get(self._key(span))
         # a container has no process before its start and after its end
-        if segment.layer == "yarn" and (carrier is None or not any(carrier.overlaps(segment.start_ns, segment.end_ns))):
+        if segment.layer == "yarn" and (
+            carrier is None or not carrier.overlaps_ns(segment.start_ns, segment.end_ns).any()
+        ):
             return BY_YARN
         return carrier or NOT_SAMPLED
 

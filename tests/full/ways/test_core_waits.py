@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dlobd.attribution.attribute import attribute
@@ -58,10 +59,9 @@ def starting(path: Path) -> tuple[int, int]:
         carrier = known.carrier(segment)
         if segment.span is None or segment.span.name not in STARTS or not isinstance(carrier, Carrier):
             continue
-        for index, overlap_ns in carrier.overlaps(segment.start_ns, segment.end_ns):
-            length_ns, had_ns, waited_ns = carrier.stretch(index)
-            on_core_ns += had_ns * overlap_ns // length_ns
-            waiting_ns += waited_ns * overlap_ns // length_ns
+        share = carrier.overlaps_ns(segment.start_ns, segment.end_ns) / np.diff(carrier.times_ns)
+        on_core_ns += int((carrier.on_core_ns * share).sum())
+        waiting_ns += int((carrier.waiting_ns * share).sum())
     return on_core_ns, waiting_ns
 
 
