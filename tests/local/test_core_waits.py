@@ -15,7 +15,7 @@ from dlobd.measures import core_waits
 from dlobd.run.resource_sampler import Assignment, sampling
 from dlobd.tracing import process_use
 from tests.recorded import read_all
-from tests.samples import evidence, segment
+from tests.samples import evidence, segment, segments_of
 
 MS = 1_000_000
 
@@ -71,7 +71,7 @@ def measured(directory: Path, hogs: int) -> dict[str, Any]:
     sampled = resources.read(file.read_text().splitlines())
     recorded = read_all(directory / "spans")
     (span,) = recorded[0].spans
-    pieces = [segment(span.start_ns, span.end_ns, recorded[0].process, "user")]
+    pieces = segments_of([segment(span.start_ns, span.end_ns, recorded[0].process, "user")])
     found = core_waits.core_waits(
         evidence(resources=sampled, processes=recorded, all_processes=recorded), pieces, (span.start_ns, span.end_ns)
     )
