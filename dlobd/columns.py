@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,26 @@ NONE = -1
 MOST = 2**61
 """Largest absolute value in a column: sums and differences of two values fit. Larger times of damaged evidence are
 outside of any window."""
+
+
+class Rows(Sequence[T]):
+    """Columns whose rows are made when they are read."""
+
+    def rows(self, places: Ints) -> Iterator[T]:
+        """Yield the rows at these places."""
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[T]: ...
+    def __getitem__(self, at: int | slice) -> T | list[T]:
+        if isinstance(at, slice):
+            return list(self.rows(np.arange(len(self))[at]))
+        return next(self.rows(np.array([range(len(self))[at]])))
+
+    def __iter__(self) -> Iterator[T]:
+        return self.rows(np.arange(len(self)))
 
 
 class Numbers(dict[T, int]):
@@ -88,6 +109,12 @@ class Table:
     def columns(self) -> list[Ints]:
         """All rows."""
         return [np.concatenate(column) for column in zip(*self._blocks, strict=True)]
+
+
+def places(first: Ints, sizes: Ints) -> Ints:
+    """Return the places of runs, which begin at `first` and have these sizes, one run after the other."""
+    found: Ints = np.arange(sizes.sum()) + np.repeat(first - np.cumsum(sizes) + sizes, sizes)
+    return found
 
 
 class Covered:

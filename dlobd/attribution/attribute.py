@@ -40,6 +40,7 @@ from dlobd.columns import (
     ends_of_runs,
     ints,
     largest_of_runs,
+    places,
     starts_of_runs,
 )
 from dlobd.errors import BundleError
@@ -63,7 +64,7 @@ def attribute(trace: Trace) -> Attribution:
 
 def nested(trace: Trace) -> Nested:
     """Return the normalised spans of all lanes over the window."""
-    return _Walk(trace).lanes.nested
+    return Lanes(Columns(trace.spans), trace.start_ns, trace.end_ns).nested
 
 
 def releases(trace: Trace, spans: Nested) -> Releases:
@@ -174,7 +175,7 @@ class _Walk:
         first = np.searchsorted(lanes.at, begin, "right") - 1
         sizes = np.searchsorted(lanes.at, end) - first
         window = np.repeat(np.arange(len(begin)), sizes)
-        piece = np.arange(len(window)) + np.repeat(first - np.cumsum(sizes) + sizes, sizes)
+        piece = places(first, sizes)
         low, high = np.maximum(lanes.at[piece], begin[window]), np.minimum(lanes.at[piece + 1], end[window])
         start, stop = lanes.time_ns(low), lanes.time_ns(high)
         self._edges.add(start, lanes.resolution_ns[piece], where=low == lanes.at[piece])
@@ -214,8 +215,8 @@ class _Walk:
         # A wait may lead back to a lane that itself waits for it: a cycle, counted as a clip.
         self._cycles.add(end, row, end - start, where=(inner == NONE) & (lane != NONE))
         self._gaps.add(row, start, end, chain, UNEXPLAINED, where=inner == NONE)
-        places = self.lanes.position(lane, start), self.lanes.position(lane, end)
-        self._windows.add(*places, row, inner, where=inner != NONE)
+        bounds = self.lanes.position(lane, start), self.lanes.position(lane, end)
+        self._windows.add(*bounds, row, inner, where=inner != NONE)
 
     def _extended(self, chain: Ints, lane: Ints) -> Ints:
         """Return chains with a lane more; NONE for a lane in its chain, or without a lane."""
@@ -405,10 +406,10 @@ def _overlaps(intervals: Sequence[Interval], walk: _Walk, segments: Segments) ->
     """Yield the time of the segments of the layer `inside`, in the lane of each interval."""
     numbers = {name: number for number, name in enumerate(walk.columns.lanes)}
     lane = segments.lane
-    places: dict[tuple[str, str], list[Interval]] = {}
+    groups: dict[tuple[str, str], list[Interval]] = {}
     for interval in intervals:
-        places.setdefault((interval.lane, interval.inside), []).append(interval)
-    for (name, inside), own in places.items():
+        groups.setdefault((interval.lane, interval.inside), []).append(interval)
+    for (name, inside), own in groups.items():
         some = (segments.kind == OWN) & (lane == numbers.get(name, NONE)) & (segments.layer == NUMBER_OF_LAYER[inside])
         start_ns, end_ns = segments.start_ns[some], segments.end_ns[some]
         passed_ns = np.append(0, np.cumsum(end_ns - start_ns))

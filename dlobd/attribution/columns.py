@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dlobd.attribution.trace import NOT_RELEASED, Spans
-from dlobd.columns import NONE, Flags, Ints, Numbers, begins_of_runs, ints
+from dlobd.columns import NONE, Flags, Ints, Numbers, begins_of_runs, ints, places
 from dlobd.layers import LAYERS
 from dlobd.spans import BETWEEN_MARKS
 
@@ -48,8 +48,7 @@ class Columns:
         rows = np.flatnonzero(self.waits)
         wait = self.spans.wait[rows]
         sizes = np.diff(self._waits_at)[wait]
-        place = np.arange(sizes.sum()) + np.repeat(self._waits_at[wait] - np.cumsum(sizes) + sizes, sizes)
-        return np.repeat(rows, sizes), self._waits_for[place]
+        return np.repeat(rows, sizes), self._waits_for[places(self._waits_at[wait], sizes)]
 
     def _groups(self) -> Ints:
         """Return the number of each span's collective, which is its rendezvous and call."""

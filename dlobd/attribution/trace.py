@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dlobd.columns import MOST, NONE, Codes, Flags, Ints, Numbers, ints
+from dlobd.columns import MOST, NONE, Codes, Flags, Ints, Numbers, Rows, ints
 from dlobd.layers import LAYERS, TENSORFLOW, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Clip, ClockAnchor, Event, Interval, LayerTime, NotMeasured, Process
 from dlobd.spans import STEP_RENDEZVOUS, Cause, SpanKind
@@ -91,7 +91,7 @@ class Wait(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Spans(Sequence[Span]):
+class Spans(Rows[Span]):
     """Columns of spans; see `Span`.
 
     origin, kind, wait, attrs: places in `origins`, `kinds` (a kind and `detail`), `waits` and `attributes`.
@@ -218,27 +218,15 @@ class Spans(Sequence[Span]):
     def __len__(self) -> int:
         return len(self.kind)
 
-    @overload
-    def __getitem__(self, at: int) -> Span: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Span]: ...
-    def __getitem__(self, at: int | slice) -> Span | list[Span]:
-        if isinstance(at, slice):
-            return list(self.rows(np.arange(len(self))[at]))
-        return next(self.rows(np.array([range(len(self))[at]])))
-
-    def __iter__(self) -> Iterator[Span]:
-        return self.rows(np.arange(len(self)))
-
-    def rows(self, rows: Ints) -> Iterator[Span]:
+    def rows(self, places: Ints) -> Iterator[Span]:
         """Yield the spans of these rows."""
-        parents = self.parent[rows]
+        parents = self.parent[places]
         outer = iter(self.ids(parents[parents != NONE]))
         times = (self.start_ns, self.end_ns, self.resolution_ns, self.released_ns, self.call)
         shared = (self.origin, self.kind, self.wait, self.attrs)
-        others = (parents, self.truncated[rows], self.unknown[rows])
-        columns = (*(column[rows] for column in (*times, *shared)), *others)
-        for id_, *numbers in zip(self.ids(rows), *(column.tolist() for column in columns), strict=True):
+        others = (parents, self.truncated[places], self.unknown[places])
+        columns = (*(column[places] for column in (*times, *shared)), *others)
+        for id_, *numbers in zip(self.ids(places), *(column.tolist() for column in columns), strict=True):
             start_ns, end_ns, resolution_ns, released_ns, call, origin, kind, wait, attrs, parent, *flags = numbers
             lane, process, source, _ = self.origins[origin]
             waits_for, cause, cause_kind, period_ns, rendezvous = self.waits[wait]
@@ -366,7 +354,7 @@ SEGMENT_LAYERS = (*LAYERS, UNATTRIBUTED)
 
 
 @dataclass(frozen=True, eq=False)
-class Segments(Sequence[Segment]):
+class Segments(Rows[Segment]):
     """Columns of segments from start to end of the window; see `Segment`.
 
     layer, kind, chain: places in `SEGMENT_LAYERS`, `SEGMENT_KINDS` and `chains`.
@@ -385,19 +373,12 @@ class Segments(Sequence[Segment]):
     def __len__(self) -> int:
         return len(self.start_ns)
 
-    @overload
-    def __getitem__(self, at: int) -> Segment: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Segment]: ...
-    def __getitem__(self, at: int | slice) -> Segment | list[Segment]:
-        if isinstance(at, slice):
-            return list(self.where(np.arange(len(self))[at]))
-        return next(iter(self.where(np.array([range(len(self))[at]]))))
-
-    def __iter__(self) -> Iterator[Segment]:
-        rows = np.unique(self.row[self.row != NONE])
+    def rows(self, places: Ints) -> Iterator[Segment]:
+        """Yield the segments at these places."""
+        some = self.where(places)
+        rows = np.unique(some.row[some.row != NONE])
         spans = dict(zip(rows.tolist(), self.spans.rows(rows), strict=True))
-        columns = (self.start_ns, self.end_ns, self.layer, self.row, self.kind, self.chain)
+        columns = (some.start_ns, some.end_ns, some.layer, some.row, some.kind, some.chain)
         for start_ns, end_ns, layer, row, kind, chain in zip(*(column.tolist() for column in columns), strict=True):
             names = SEGMENT_LAYERS[layer], spans.get(row), SEGMENT_KINDS[kind]
             yield Segment(start_ns, end_ns, *names, self.chains[chain])

@@ -43,8 +43,8 @@ class WhatIf:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        columns = Columns(trace.spans)
-        lanes = Lanes(columns, trace.start_ns, trace.end_ns)
+        self.columns = columns = Columns(trace.spans)
+        self.lanes = lanes = Lanes(columns, trace.start_ns, trace.end_ns)
         lane = lanes.at // lanes.stride
         inner = np.flatnonzero(lanes.at[:-1] % lanes.stride != lanes.wall_ns)
         self.begins: list[int] = lanes.time_ns(lanes.at[inner]).tolist()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlobd import spans as kinds
-from dlobd.columns import NONE, Ints
+from dlobd.columns import NONE, Ints, places
 from dlobd.evidence.recorded_spans import RecordedSpans
 
 
@@ -32,7 +32,7 @@ def without_reads(spans: RecordedSpans) -> Ints:
     reads = reads.where(np.argsort(reads.start_ns, kind="stable"))
     first = np.searchsorted(reads.start_ns, tasks.start_ns)
     sizes = np.maximum(0, np.searchsorted(reads.start_ns, tasks.end_ns) - first)
-    inside = np.arange(sizes.sum()) + np.repeat(first - np.cumsum(sizes) + sizes, sizes)
+    inside = places(first, sizes)
     # an interval begins with the task, and after each read; it ends with the next read, or with the task
     begins = np.insert(reads.end_ns[inside], np.cumsum(sizes) - sizes, tasks.start_ns)
     ends = np.insert(reads.start_ns[inside], np.cumsum(sizes), tasks.end_ns)

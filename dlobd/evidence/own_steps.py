@@ -11,7 +11,6 @@ training. A function that the script creates again is the same function.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +18,6 @@ import numpy as np
 from dlobd import spans as kinds
 from dlobd.columns import NONE, Flags, Ints
 from dlobd.evidence.recorded_spans import RecordedSpans
-from dlobd.spans import JsonMap
 
 KERAS = 0
 """Number of the function of Keras's own steps; tf.functions count from 1."""
@@ -34,7 +32,7 @@ def numbered(spans: RecordedSpans) -> RecordedSpans:
         inside = (main.start_ns <= spans.start_ns) & (spans.start_ns < main.end_ns)
         whole = inside & ~spans.truncated & ~spans.has("error")
         marked = np.flatnonzero(whole & spans.is_kind(kinds.STEP))
-        trains = whole & _is_call(spans) & _flags(spans, lambda attrs: bool(attrs.get("trains")))
+        trains = whole & _is_call(spans) & spans.with_attrs(lambda attrs: bool(attrs.get("trains")))
         rows = marked if len(marked) else _steps(spans, np.flatnonzero(trains))
         rows = rows[np.argsort(spans.start_ns[rows], kind="stable")]
         if not len(marked):
@@ -57,7 +55,7 @@ def count(spans: RecordedSpans, observed: bool = True) -> int | None:
     if not observed:
         return None
     # in eager mode a tf.function runs as Python code, whose variables are not listed
-    unclear = _is_call(spans) & _flags(spans, lambda attrs: attrs.get("trains", True) is None)
+    unclear = _is_call(spans) & spans.with_attrs(lambda attrs: attrs.get("trains", True) is None)
     known = steps.values("steps", 1)
     return None if (known == NONE).any() or unclear.any() else int(known.sum())
 
@@ -73,11 +71,6 @@ def lengths_ns(spans: RecordedSpans) -> tuple[int | None, list[int]]:
 
 def _is_call(spans: RecordedSpans) -> Flags:
     return spans.is_any(lambda layer, name: name.startswith(_CALL))
-
-
-def _flags(spans: RecordedSpans, wanted: Callable[[JsonMap], bool]) -> Flags:
-    flags: Flags = np.array([*map(wanted, spans.attributes)], np.bool_)[spans.attrs]
-    return flags
 
 
 def _with_function(spans: RecordedSpans, rows: Ints) -> RecordedSpans:

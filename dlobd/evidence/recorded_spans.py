@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import overload
 
 import numpy as np
 
 from dlobd import spans as kinds
-from dlobd.columns import NONE, Codes, Flags, Ints, Numbers, ints
+from dlobd.columns import NONE, Codes, Flags, Ints, Numbers, Rows, ints
 from dlobd.evidence.timestamp import Timestamp
 from dlobd.layers import TENSORFLOW
 from dlobd.spans import Details, JsonMap, SpanKind, kind_of
 
 Wait = tuple[Details, str]
 """Recorded wait, and kind of its collective."""
-
-NO_WAIT: Wait = ({}, "")
 
 
 @dataclass(slots=True)
@@ -58,7 +55,7 @@ class RecordedSpan:
 
 
 @dataclass(frozen=True, eq=False)
-class RecordedSpans(Sequence[RecordedSpan]):
+class RecordedSpans(Rows[RecordedSpan]):
     """Columns of recorded spans, in the order of the file.
 
     kind, thread, wait, attrs: places in `kinds` (layer and name), `threads`, `waits` and `attributes`.
@@ -107,19 +104,11 @@ class RecordedSpans(Sequence[RecordedSpan]):
     def __len__(self) -> int:
         return len(self.id)
 
-    @overload
-    def __getitem__(self, at: int) -> RecordedSpan: ...
-    @overload
-    def __getitem__(self, at: slice) -> RecordedSpans: ...
-    def __getitem__(self, at: int | slice) -> RecordedSpan | RecordedSpans:
-        if isinstance(at, slice):
-            return self.where(np.arange(len(self))[at])
-        return next(iter(self.where(np.array([range(len(self))[at]]))))
-
-    def __iter__(self) -> Iterator[RecordedSpan]:
+    def rows(self, places: Ints) -> Iterator[RecordedSpan]:
+        """Yield the spans at these places."""
         columns = (self.id, self.parent, self.kind, self.start_ns, self.end_ns, self.truncated)
         others = (self.wait, self.attrs, self.thread, self.call, *(self.errors_ns or ()))
-        rows = zip(*(column.tolist() for column in (*columns, *others)), strict=True)
+        rows = zip(*(column[places].tolist() for column in (*columns, *others)), strict=True)
         for id_, parent, kind, start_ns, end_ns, truncated, wait, attrs, thread, call, *errors_ns in rows:
             if errors_ns:
                 start_ns, end_ns = map(Timestamp, (start_ns, end_ns), errors_ns)
@@ -212,12 +201,15 @@ class RecordedSpans(Sequence[RecordedSpan]):
 
     def has(self, *names: str) -> Flags:
         """Return True for each span with all of these attributes."""
-        flags: Flags = np.array([{*names} <= attrs.keys() for attrs in self.attributes], np.bool_)[self.attrs]
-        return flags
+        return self.with_attrs(lambda attrs: {*names} <= attrs.keys())
 
     def equals(self, name: str, value: object) -> Flags:
         """Return True for each span whose attribute has this value."""
-        flags: Flags = np.array([attrs.get(name) == value for attrs in self.attributes], np.bool_)[self.attrs]
+        return self.with_attrs(lambda attrs: bool(attrs.get(name) == value))
+
+    def with_attrs(self, wanted: Callable[[JsonMap], bool]) -> Flags:
+        """Return True for each span with wanted attributes."""
+        flags: Flags = np.array([*map(wanted, self.attributes)], np.bool_)[self.attrs]
         return flags
 
     def values(self, name: str, default: int = 0) -> Ints:

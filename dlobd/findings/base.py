@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dlobd.attribution.attribute import nested, quality
+from dlobd.attribution.attribute import quality
 from dlobd.attribution.trace import SEGMENT_KINDS, Attribution, Segment, Span, Trace
 from dlobd.attribution.what_if import Retained, WhatIf
 from dlobd.columns import NONE, Flags, Ints, starts_of_runs
@@ -59,7 +59,7 @@ class Context:
     def _outer(self) -> list[tuple[Ints, Ints]]:
         """Rows of the spans of each depth, from the second on, with the rows of the spans around them after
         normalisation."""
-        found = nested(self.trace)
+        found = self.what_if.lanes.nested
         order = np.argsort(found.depth, kind="stable")
         levels = np.split(order, np.searchsorted(found.depth[order], np.arange(1, found.depth.max(initial=0) + 1)))
         return [(found.row[level], found.row[found.outer[level]]) for level in levels[1:]]

@@ -12,7 +12,6 @@ from fractions import Fraction
 import numpy as np
 
 from dlobd.attribution.columns import Columns
-from dlobd.attribution.trace import Trace
 from dlobd.bundle import files, noise
 from dlobd.columns import NONE, Covered, ends_of_runs
 from dlobd.findings.base import Candidate, Context, Finder, Wanted, duration, wall_share
@@ -97,7 +96,7 @@ def straggler(context: Context) -> Candidate | None:
 
     Its cost is the time from the entry of the second-to-last rank until its own. Its checkpoints and evaluations, which
     all ranks need, have separate findings and do not count."""
-    late, times, uncertain, groups = _late(context.trace)
+    late, times, uncertain, groups = _late(context.what_if.columns)
     if not late or not sum(late.values()):
         return None
     lane, ns = late.most_common(1)[0]
@@ -121,10 +120,10 @@ def straggler(context: Context) -> Candidate | None:
     )
 
 
-def _late(trace: Trace) -> tuple[Counter[str], Counter[str], Counter[str], int]:
+def _late(columns: Columns) -> tuple[Counter[str], Counter[str], Counter[str], int]:
     """Return by lane, for collectives in which it is the last: its lateness in nanoseconds, their number, and the
     uncertainty; and the number of all collectives."""
-    columns, spans = Columns(trace.spans), trace.spans
+    spans = columns.spans
     rows = np.flatnonzero(columns.group != NONE)
     rows = rows[np.lexsort((columns.start_ns[rows], columns.group[rows]))]
     group = columns.group[rows]
