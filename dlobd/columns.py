@@ -93,6 +93,12 @@ def starts_of_runs(*columns: Ints | Codes | Flags) -> Ints:
     return np.flatnonzero(begins_of_runs(*columns))
 
 
+def distinct(*columns: Ints) -> Ints:
+    """Return the different values of columns, sorted. `np.unique` hashes: it needs ten times as long for timestamps."""
+    found = np.sort(np.concatenate(columns))
+    return found[starts_of_runs(found)]
+
+
 class Table:
     """Growing table of integers: blocks of rows, in columns."""
 

@@ -37,6 +37,7 @@ from dlobd.columns import (
     Numbers,
     Table,
     begins_of_runs,
+    distinct,
     ends_of_runs,
     ints,
     largest_of_runs,
@@ -274,7 +275,7 @@ def _collectives(columns: Columns) -> tuple[Ints, list[Clip]]:
     members = np.flatnonzero(columns.group != NONE)
     row = members[np.lexsort((columns.start_ns[members], columns.group[members]))]
     group, start_ns, end_ns = columns.group[row], columns.start_ns[row], columns.end_ns[row]
-    times = np.unique(start_ns)
+    times = distinct(start_ns)
     entries = group * (len(times) + 1) + np.searchsorted(times, start_ns)
     ends = group * (len(times) + 1) + np.searchsorted(times, end_ns)
     found[row] = row[np.maximum(np.searchsorted(entries, ends) - 1, np.searchsorted(group, group))]

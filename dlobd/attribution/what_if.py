@@ -11,210 +11,146 @@ than one second, because the critical path may then go through another lane. So 
 
 With nothing removed, every instant stays where it is, to the nanosecond. The result is an upper bound: a replay keeps
 only recorded waits, so that an event may move before an unrecorded dependency.
+
+An instant moves earlier by the shortest path to it. Its nodes are instants of lanes that wait or that others wait for,
+and the entries into collectives. The length of an edge is the removed time, and the slack: the time by which the
+dependency was not the last.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
-from itertools import pairwise
+from array import array
+from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
 from dlobd.attribution.columns import Columns
+from dlobd.attribution.dependencies import Dependencies, Parts, Retained
 from dlobd.attribution.nesting import Lanes
 from dlobd.attribution.trace import Trace
-from dlobd.columns import NONE, Ints, starts_of_runs
+from dlobd.columns import MOST, NONE, Codes, Ints, begins_of_runs, distinct, starts_of_runs
 
+CHUNK = 100_000
+"""Edges that are Python objects at a time."""
 
-@dataclass(frozen=True, slots=True)
-class Retained:
-    """Retained shares of the time of spans, 0 to 1.
-
-    Row i keeps `own[i] / of[i]` of its work, and `waits[i] / of[i]` of its sleep and of its wait after the release."""
-
-    own: Ints
-    waits: Ints
-    of: Ints
+MOST_LEVELS = 64
+"""Longest chain of waits that end at the same nanosecond; a longer chain counts as a cycle."""
 
 
 class WhatIf:
-    """A trace that can be replayed."""
+    """A trace that can be replayed. The nodes are numbered: first those in lanes, then entries into collectives."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.columns = columns = Columns(trace.spans)
-        self.lanes = lanes = Lanes(columns, trace.start_ns, trace.end_ns)
-        lane = lanes.at // lanes.stride
-        inner = np.flatnonzero(lanes.at[:-1] % lanes.stride != lanes.wall_ns)
-        self.begins: list[int] = lanes.time_ns(lanes.at[inner]).tolist()
-        self.ends: list[int] = (lanes.at[inner + 1] - lane[inner] * lanes.stride + lanes.start_ns).tolist()
-        self.owner: list[int] = lanes.owner[inner].tolist()
-        self.bounds: list[int] = np.searchsorted(lane[inner], np.arange(len(columns.lanes) + 1)).tolist()
-        self.waiting = _waiting(columns)
-        self.group: list[int] = columns.group.tolist()
-        self.released_ns: list[int | None] = [
-            at_ns if known else None
-            for at_ns, known in zip(columns.released_ns.tolist(), columns.is_released.tolist(), strict=True)
-        ]
-        self.period_ns: list[int] = columns.period_ns.tolist()
-        self.has_cause: list[bool] = (columns.cause != NONE).tolist()
-        self.members = _members(columns)
-        rows, releasing = columns.releasing
-        first = np.searchsorted(rows, np.arange(len(columns) + 1)).tolist()
-        self.waits_for = [releasing[a:b].tolist() if b > a else () for a, b in pairwise(first)]
+        self.columns = Columns(trace.spans)
+        self.lanes = Lanes(self.columns, trace.start_ns, trace.end_ns)
+        if self.lanes.wall_ns:
+            self._build()
 
     def wall_ns(self, retained: Retained) -> int:
         """Return the duration of the window with the retained shares."""
-        return _Replay(self, retained).at(0, self.trace.end_ns) - self.trace.start_ns
+        return self.trace.wall_ns - self.saved_ns(retained)
 
     def saved_ns(self, retained: Retained) -> int:
         """Return an upper bound of the saved wall time; at least 0."""
-        return max(0, self.trace.wall_ns - self.wall_ns(retained))
+        if not self.lanes.wall_ns:
+            return 0
+        length_ns = self._lengths_ns(retained)
+        changed = np.flatnonzero(length_ns != self._kept_ns)
+        if not len(changed):
+            return 0
+        # nothing moves before the first removed time; after the last, only slack counts
+        first, end = np.searchsorted(self._rank, self._rank[changed[[0, -1]]] + [0, 1]).tolist()
+        earlier_ns = self._earlier_ns(length_ns, first, end)
+        later = np.zeros(len(earlier_ns), np.bool_)
+        later[self._to[end:]] = True
+        if not later[self._last]:
+            return int(earlier_ns[self._last])
+        over = end + np.flatnonzero(~later[self._source[end:]])
+        after_ns = self._kept_ns[over] + self._slack_after_ns[self._to[over]]
+        return int((earlier_ns[self._source[over]] + after_ns).min())
+
+    def _build(self) -> None:
+        """Give the nodes numbers, and sort the edges by the time of their ends."""
+        found = Dependencies(self.columns, self.lanes)
+        at, (to, source, *parts), stride = found.at, found.edges, self.lanes.stride
+        starts = np.arange(len(self.columns.lanes)) * stride
+        nodes = distinct(to[to >= 0], starts, np.array([self.lanes.wall_ns]))
+        inner, entries = nodes[nodes % stride > 0], len(found.entered)
+
+        def number(position: Ints) -> Ints:
+            """Return the last node until a position of a lane, or the node of an entry."""
+            return np.where(position < 0, len(nodes) + NONE - position, np.searchsorted(nodes, position, "right") - 1)
+
+        # an edge from an instant between two nodes leaves the node before it, with the removed time in between
+        of_node = np.append(np.searchsorted(at, nodes), np.zeros(entries, np.int64))
+        until = np.append(inner, source)
+        to, source = number(np.append(inner, to)), number(np.append(inner - 1, source))
+        until = np.where(until < 0, 0, np.searchsorted(at, until))
+        chain = np.full(len(inner), NONE), *np.zeros((2, len(inner)), np.int64), found.omitted(inner) * MOST
+        order, self._rank = _by_time(np.append(nodes, found.entered) % stride, to, source)
+        self._to, self._source, self._from, self._until = (
+            column[order].astype(np.int32) for column in (to, source, of_node[source], until)
+        )
+        self._parts = Parts(*(np.append(*column)[order] for column in zip(chain, parts, strict=True)))
+        self._steps, self._last = found.steps, int(number(np.array([self.lanes.wall_ns]))[0])
+        # a wait in a cycle of waits, or for a lane that was not late: no edge explains it, and so it keeps its time
+        unexplained = np.zeros(len(nodes) + entries, np.bool_)
+        if len(to):
+            first = starts_of_runs(self._to)
+            unexplained[self._to[first]] = np.minimum.reduceat(self._lengths_ns(None), first) > 0
+        unexplained[len(nodes) :] = False
+        self._parts.free_ns[(order < len(inner)) & unexplained[self._to]] = 0
+        self._steps.keep(of_node[unexplained])
+        self._kept_ns = self._lengths_ns(None)
+
+    @cached_property
+    def _slack_after_ns(self) -> Ints:
+        """Slack on the shortest path from each node to the end of the window."""
+        found = array("q", [2 * MOST]) * (int(self._to.max()) + 1)
+        found[self._last] = 0
+        for to, source, ns in _rows(self._to[::-1], self._source[::-1], self._kept_ns[::-1]):
+            if (slack_ns := found[to] + ns) < found[source]:
+                found[source] = slack_ns
+        return np.array(found)
+
+    def _lengths_ns(self, retained: Retained | None) -> Ints:
+        """Return the lengths of the edges."""
+        passed_ns = np.cumsum(self._steps.removed_ns(retained))
+        return passed_ns[self._until] - passed_ns[self._from] + self._parts.removed_ns(retained)
+
+    def _earlier_ns(self, length_ns: Ints, first: int, end: int) -> Ints:
+        """Return the time by which each node moves: the length of the shortest path to it. `first` and `end`: edges
+        that count; nodes before do not move."""
+        initial = np.zeros(int(self._to.max()) + 1, np.int64)
+        initial[self._to[first:]] = 2 * MOST
+        found = array("q", initial.tobytes())
+        for to, source, ns in _rows(self._to[first:end], self._source[first:end], length_ns[first:end]):
+            if (earlier_ns := found[source] + ns) < found[to]:
+                found[to] = earlier_ns
+        return np.array(found)
 
 
-def _members(columns: Columns) -> list[tuple[list[int], list[int]]]:
-    """Return start times and lanes of the members of each collective, by start."""
-    rows = np.flatnonzero(columns.group != NONE)
-    rows = rows[np.lexsort((columns.start_ns[rows], columns.group[rows]))]
-    at = [*starts_of_runs(columns.group[rows]).tolist(), len(rows)] if len(rows) else []
-    starts_ns, lanes = columns.start_ns[rows].tolist(), columns.lane[rows].tolist()
-    return [(starts_ns[a:b], lanes[a:b]) for a, b in pairwise(at)]
+def _rows(*columns: Ints | Codes) -> Iterator[tuple[int, ...]]:
+    """Yield rows; at most CHUNK are Python objects at a time."""
+    for first in range(0, len(columns[0]), CHUNK):
+        yield from zip(*(column[first : first + CHUNK].tolist() for column in columns), strict=True)
 
 
-def _waiting(columns: Columns) -> list[int]:
-    """Return for each lane the first lane that waits for it, preferably a lane that began earlier; NONE without one."""
-    row, lane = columns.releasing
-    other = (lane != NONE) & (lane != columns.lane[row])
-    row, lane = row[other], lane[other]
-    begins = np.full(len(columns.lanes), np.iinfo(np.int64).max)
-    np.minimum.at(begins, columns.lane, columns.start_ns)
-    known = np.isin(lane, columns.lane)
-    later = begins[columns.lane[row]] >= np.where(known, begins[lane], columns.end_ns[row])
-    names = np.argsort(np.argsort(np.array(columns.lanes)))
-    order = np.lexsort((names[columns.lane[row]], columns.start_ns[row], later, lane))
-    found = np.full(len(columns.lanes), NONE)
-    first = order[starts_of_runs(lane[order])] if len(order) else order
-    found[lane[first]] = columns.lane[row[first]]
-    return found.tolist()
-
-
-class _Replay:
-    """One replay. `_done` has the new ends of the pieces that are replayed so far; `_next` the next piece of each
-    lane."""
-
-    def __init__(self, what_if: WhatIf, retained: Retained) -> None:
-        self._of = what_if
-        self._own: list[int] = retained.own.tolist()
-        self._waits: list[int] = retained.waits.tolist()
-        self._whole: list[int] = retained.of.tolist()
-        self._done = [0] * len(what_if.begins)
-        self._next = what_if.bounds[:-1]
-        self._entered: dict[tuple[int, int], int] = {}
-        self._busy: set[int] = set()  # lanes in progress: a wait that leads back to such a lane is ignored
-
-    def at(self, lane: int, at_ns: int) -> int:
-        """Return the new position of an instant of a lane."""
-        of, done = self._of, self._done
-        first, last = of.bounds[lane], of.bounds[lane + 1]
-        index = bisect_left(of.begins, at_ns, first, last) - 1
-        if index < first:
-            return at_ns
-        whole = at_ns >= of.ends[index]
-        if lane in self._busy:
-            return self._roughly(lane, min(index, self._next[lane]), at_ns)
-        self._busy.add(lane)
-        while self._next[lane] < index + whole:
-            piece = self._next[lane]
-            begin_ns = done[piece - 1] if piece > first else of.begins[piece]
-            done[piece] = self._end(lane, piece, begin_ns, of.ends[piece])
-            self._next[lane] += 1
-        begin_ns = done[index - 1] if index > first else of.begins[index]
-        found = done[index] if whole else self._end(lane, index, begin_ns, at_ns)
-        self._busy.discard(lane)
-        return found
-
-    def _roughly(self, lane: int, piece: int, at_ns: int) -> int:
-        """Estimate `at` for a lane in progress: interpolate in replayed pieces, keep the old distance in later
-        pieces."""
-        of, start_ns = self._of, self._of.begins[piece]
-        begin_ns = self._done[piece - 1] if piece > of.bounds[lane] else start_ns
-        if piece < self._next[lane]:
-            passed_ns = min(at_ns, of.ends[piece]) - start_ns
-            return begin_ns + (self._done[piece] - begin_ns) * passed_ns // (of.ends[piece] - start_ns)
-        return begin_ns + at_ns - start_ns
-
-    def _is_known(self, lane: int, at_ns: int) -> bool:
-        """Return True if the new position of that instant can be computed without a cycle."""
-        of = self._of
-        return lane not in self._busy or bisect_left(of.begins, at_ns, *of.bounds[lane : lane + 2]) <= self._next[lane]
-
-    def _end(self, lane: int, piece: int, begin_ns: int, until_ns: int) -> int:
-        """Return the new end of a piece, or of its first part, that begins at `begin_ns`."""
-        of, row, start_ns = self._of, self._of.owner[piece], self._of.begins[piece]
-        if row == NONE:
-            return self._begin_of_next(lane, piece, begin_ns, until_ns)
-        if of.group[row] != NONE:
-            starts_ns, _ = of.members[of.group[row]]
-            count = bisect_right(starts_ns, until_ns)
-            last_ns = starts_ns[count - 1] if count else start_ns
-            released_ns = min(max(last_ns, start_ns), until_ns)
-            return max(begin_ns, self._entry(lane, piece, begin_ns, count)) + self._part(row, until_ns - released_ns)
-        if of.waits_for[row]:
-            known_ns = of.released_ns[row]
-            released_ns = min(max(until_ns if known_ns is None else known_ns, start_ns), until_ns)
-            now_ns = self._released(row, start_ns, begin_ns, released_ns)
-            return now_ns + self._part(row, until_ns - released_ns, True)
-        if of.has_cause[row]:
-            length_ns = until_ns - start_ns
-            slept_ns = min(length_ns, of.period_ns[row])
-            return begin_ns + self._part(row, slept_ns, True) + self._part(row, length_ns - slept_ns)
-        return begin_ns + self._part(row, until_ns - start_ns)
-
-    def _part(self, row: int, length_ns: int, waited: bool = False) -> int:
-        return length_ns * (self._waits if waited else self._own)[row] // self._whole[row]
-
-    def _entry(self, lane: int, piece: int, begin_ns: int, count: int) -> int:
-        """Return the new time of the last entry of the first `count` members of a collective."""
-        of = self._of
-        group = of.group[of.owner[piece]]
-        if (found := self._entered.get((group, count))) is not None:
-            return found
-        starts_ns, lanes = of.members[group]
-        latest_ns, start_ns, end_ns = begin_ns, of.begins[piece], of.ends[piece]
-        for member_ns, member in zip(starts_ns[:count], lanes, strict=False):
-            if member == lane:
-                entry_ns = begin_ns + max(0, min(member_ns, end_ns) - start_ns)
-            else:
-                entry_ns = self.at(member, member_ns)
-            latest_ns = max(latest_ns, entry_ns)
-        self._entered[group, count] = latest_ns
-        return latest_ns
-
-    def _busy_until(self, lane: int, at_ns: int) -> int | None:
-        """Return the latest instant until `at_ns` at which a span was open; None if no span was open."""
-        of, first = self._of, self._of.bounds[lane]
-        piece = bisect_left(of.begins, at_ns, first, of.bounds[lane + 1]) - 1
-        if piece >= first and of.owner[piece] == NONE:
-            piece -= 1  # two pieces without a span never touch
-        return min(of.ends[piece], at_ns) if piece >= first else None
-
-    def _released(self, row: int, start_ns: int, begin_ns: int, released_ns: int) -> int:
-        """Return the new release of a wait: after the last of its lanes, with the retained share of the old delay."""
-        busy: dict[int, int] = {}
-        for lane in self._of.waits_for[row]:
-            until_ns = self._busy_until(lane, released_ns) if lane != NONE else None
-            if until_ns is not None and until_ns > start_ns and self._is_known(lane, until_ns):
-                busy[lane] = until_ns
-        if not busy:
-            return begin_ns + self._part(row, released_ns - start_ns, True)
-        late_ns = self._part(row, released_ns - max(busy.values()), True)
-        return max(begin_ns, *(self.at(lane, until_ns) + late_ns for lane, until_ns in busy.items()))
-
-    def _begin_of_next(self, lane: int, piece: int, begin_ns: int, until_ns: int) -> int:
-        """Return the new end of a gap: when the waiting lane reaches the old end, or else after the old duration."""
-        by = self._of.waiting[lane]
-        if lane == 0 or by == NONE:
-            return begin_ns + until_ns - self._of.begins[piece]
-        begun = self._next[lane] > self._of.bounds[lane]
-        return max(begin_ns if begun else self._of.trace.start_ns, self.at(by, until_ns))
+def _by_time(time_ns: Ints, to: Ints, source: Ints) -> tuple[Ints, Ints]:
+    """Sort edges by the time of their ends; of equal times, sources are first. Returns the order and the ranks of the
+    ends. Omits edges that close a cycle."""
+    level = np.zeros(len(time_ns), np.int64)
+    equal = time_ns[to] == time_ns[source]
+    after, before = to[equal], source[equal]
+    for _ in range(MOST_LEVELS):
+        some = level[after] <= level[before]
+        if not some.any():
+            break
+        np.maximum.at(level, after[some], level[before[some]] + 1)
+    order = np.lexsort((to, level[to], time_ns[to]))
+    rank = np.zeros_like(level)
+    rank[to[order]] = np.cumsum(begins_of_runs(to[order]))
+    order = order[rank[source[order]] < rank[to[order]]]
+    return order, rank[to[order]]

@@ -11,7 +11,8 @@ import numpy as np
 
 from dlobd.attribution.attribute import quality
 from dlobd.attribution.trace import SEGMENT_KINDS, Attribution, Segment, Span, Trace
-from dlobd.attribution.what_if import Retained, WhatIf
+from dlobd.attribution.dependencies import Retained
+from dlobd.attribution.what_if import WhatIf
 from dlobd.columns import NONE, Flags, Ints, starts_of_runs
 from dlobd.evidence.evidence import Evidence
 from dlobd.layers import LAYERS
