@@ -29,7 +29,7 @@ from dlobd.attribution.columns import Columns
 from dlobd.attribution.dependencies import Dependencies, Parts, Retained
 from dlobd.attribution.nesting import Lanes
 from dlobd.attribution.trace import Trace
-from dlobd.columns import MOST, NONE, Codes, Ints, begins_of_runs, distinct, starts_of_runs
+from dlobd.columns import MOST, NONE, Codes, Ints, distinct, starts_of_runs
 
 CHUNK = 100_000
 """Edges that are Python objects at a time."""
@@ -138,7 +138,7 @@ def _rows(*columns: Ints | Codes) -> Iterator[tuple[int, ...]]:
         yield from zip(*(column[first : first + CHUNK].tolist() for column in columns), strict=True)
 
 
-def _by_time(time_ns: Ints, to: Ints, source: Ints) -> tuple[Ints, Ints]:
+def _by_time(time_ns: Ints, to: Ints, source: Ints) -> tuple[Ints, Codes]:
     """Sort edges by the time of their ends; of equal times, sources are first. Returns the order and the ranks of the
     ends. Omits edges that close a cycle."""
     level = np.zeros(len(time_ns), np.int64)
@@ -149,8 +149,8 @@ def _by_time(time_ns: Ints, to: Ints, source: Ints) -> tuple[Ints, Ints]:
         if not some.any():
             break
         np.maximum.at(level, after[some], level[before[some]] + 1)
-    order = np.lexsort((to, level[to], time_ns[to]))
-    rank = np.zeros_like(level)
-    rank[to[order]] = np.cumsum(begins_of_runs(to[order]))
-    order = order[rank[source[order]] < rank[to[order]]]
+    rank = np.zeros(len(time_ns), np.int32)
+    rank[np.lexsort((level, time_ns))] = np.arange(len(time_ns))
+    order = np.flatnonzero(rank[source] < rank[to])
+    order = order[np.argsort(rank[to[order]], kind="stable")]
     return order, rank[to[order]]
