@@ -1,7 +1,5 @@
 """Registries of an experiment's axes. To add a member, write its file and add its row."""
 
-from __future__ import annotations
-
 from dlobd.channel import TRANSPORTS
 from dlobd.registry import Registry, Row
 

@@ -15,8 +15,6 @@
 An error is one line with three parts: what failed, why, and the next step.
 """
 
-from __future__ import annotations
-
 
 class DlobdError(Exception):
     """An expected failure.

@@ -11,8 +11,6 @@ A class declares its fields once:
 cluster.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Identifies an installation of dlobd: its version, the hash of its files, and its Python."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 `docs/layers.md` is generated from this table.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -6,8 +6,6 @@
 Both are context managers and decorators, for any thread. Without a recorder they do nothing, and import nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 

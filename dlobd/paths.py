@@ -4,8 +4,6 @@ A checkout has jobs, configuration and data sets at its top (`jobs/`, `yarn/`, `
 under `dlobd/_shipped`. The cache directory contains only files that can be fetched or built again.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import importlib.util

@@ -1,8 +1,6 @@
 """Identity of processes by pid and start time: a pid alone is not sufficient, because another process may have it by
 then."""
 
-from __future__ import annotations
-
 import os
 import signal
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Listing a registry imports nothing. A member with a missing library is listed wi
 members by entry points with values `module:attribute`; names of dlobd's own members take precedence.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import importlib.util

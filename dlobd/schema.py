@@ -3,8 +3,6 @@
 All times are integer nanoseconds on CLOCK_MONOTONIC of one clock domain (host, boot, time namespace).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Literal

@@ -4,8 +4,6 @@ The file is one module, which is loaded from its text: every process runs the te
 process on another machine needs no file. The module can import installed modules only, not files of its folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import linecache
 import re

@@ -1,7 +1,5 @@
 """Names of files in a bundle that several modules use, relative to the bundle."""
 
-from __future__ import annotations
-
 RUN = "run.json"
 HASHES = "hashes"
 

@@ -1,7 +1,5 @@
 """Noise: the run-to-run variation of the wall time."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ A file of a bundle may be truncated, partially copied, or replaced by a link. A 
 `Damaged`. It never raises, hangs or returns another program's data.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import io

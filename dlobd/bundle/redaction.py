@@ -1,7 +1,5 @@
 """Removes secrets from text before it is written to a bundle, so that a bundle can be shared."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Verbs import the rest of dlobd when they are called: `dlobd --help` loads neither pandas nor Spark.
 """
 
-from __future__ import annotations
-
 from dlobd.cli.main import main
 
 __all__ = ["main"]

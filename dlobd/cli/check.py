@@ -1,7 +1,5 @@
 """`dlobd check`: compares a series with its baseline, and fails on a regression."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`dlobd clean`: lists or removes dlobd's files on this machine."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Annotated
 

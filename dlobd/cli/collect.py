@@ -1,7 +1,5 @@
 """`dlobd collect`: collects the evidence of a run that the user submitted by hand."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`dlobd compare`: compares the wall time and the layers of runs."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

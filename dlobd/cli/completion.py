@@ -1,7 +1,5 @@
 """Words that the shell proposes for arguments: experiments, sweeps, settings and runs."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """`dlobd data list | fetch`: lists and downloads data sets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`dlobd doctor`: checks this machine before a run."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

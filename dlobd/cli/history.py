@@ -1,7 +1,5 @@
 """`dlobd history`: lists the runs of a directory."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`dlobd list`: lists the members of registries, and the settings."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

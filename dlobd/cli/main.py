@@ -4,8 +4,6 @@ Results go to stdout, progress and failures to stderr. The traceback of an unexp
 error line has its path.
 """
 
-from __future__ import annotations
-
 import difflib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Options that several commands share, and the exit code of each run status."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

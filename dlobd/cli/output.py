@@ -1,7 +1,5 @@
 """Writes output files atomically, in a bundle or at paths that the user chose."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`dlobd report`: writes runs as an HTML page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated

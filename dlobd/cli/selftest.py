@@ -1,7 +1,5 @@
 """`dlobd selftest`: runs the self-test or the overhead measurement, and prints the result."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

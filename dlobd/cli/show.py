@@ -1,7 +1,5 @@
 """`dlobd show`: prints a run in the terminal."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

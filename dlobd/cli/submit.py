@@ -1,7 +1,5 @@
 """`dlobd submit`: runs the user's spark-submit command with recording."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`dlobd trace`: writes a run's timeline for Perfetto."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated
 

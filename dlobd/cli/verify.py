@@ -1,7 +1,5 @@
 """`dlobd verify`: checks a bundle against its raw evidence."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Annotated
 

@@ -3,8 +3,6 @@
 All wall times of a comparison form one family of tests, all layers a second family; see `dlobd.compare.verdicts`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence

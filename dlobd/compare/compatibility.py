@@ -3,8 +3,6 @@
 A comparison shows the effect of a setting. A second difference, in the environment, would be mistaken for that effect.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence

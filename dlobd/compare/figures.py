@@ -1,7 +1,5 @@
 """Figures of a run for comparisons and studies; None if not measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from dlobd.layers import LAYERS, UNATTRIBUTED

@@ -4,8 +4,6 @@ Confidence intervals decide, not means. An interval entirely above the limit is 
 the limit passes. Wall time and layers can fail the gate; only the wall time can pass it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

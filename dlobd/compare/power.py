@@ -5,8 +5,6 @@ relabellings, Student's t-test approximates the permutation test (Fisher 1935; L
 Hypotheses", 15.2).
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from bisect import bisect_left

@@ -1,7 +1,5 @@
 """Data frame of a sweep, with one row per run."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 

@@ -6,8 +6,6 @@ confidence 1 - ALPHA / number of quantities. If Holm's test, which has more powe
 zero (Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure").
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass

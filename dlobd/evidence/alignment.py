@@ -8,8 +8,6 @@ offset. A time is then moved by the middle of this interval, and becomes a `Time
 error. Without messages it is moved by the difference of the wall clocks, and its error is unknown.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

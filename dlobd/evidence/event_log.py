@@ -4,8 +4,6 @@ Damaged lines are counted and ignored. Tasks and stages are then unknown, becaus
 damaged last line is an exception: a killed driver may leave one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace

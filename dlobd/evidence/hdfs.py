@@ -1,7 +1,5 @@
 """Reads the logs of HDFS: the NameNode's audit log and the DataNodes' client trace."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reads a JVM's own log (`-Xlog:...:timenanos`): start, exit and garbage collections."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

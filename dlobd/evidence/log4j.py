@@ -5,8 +5,6 @@ Linux the same clock as Python's monotonic_ns, so that a line needs no conversio
 between the event and the log call, a few microseconds.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

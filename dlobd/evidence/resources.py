@@ -1,7 +1,5 @@
 """Reads the files of `dlobd.run.resource_sampler` into counters over time. A file may be truncated."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields

@@ -5,8 +5,6 @@ thread: before it connects, and at the response.
     19: Response <- localhost/127.0.0.1:8020: getListing
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

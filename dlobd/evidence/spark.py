@@ -1,7 +1,5 @@
 """Reads the logs of the driver, the ApplicationMaster and the executors, with %nano timestamps."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Reads an application and its containers from the logs of the ResourceManager and the NodeManagers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

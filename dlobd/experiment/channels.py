@@ -1,7 +1,5 @@
 """Selects the channel library of an exchange, and finds contradictory settings of channel and exchange. Pure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ The keys of a file are the fields of `dlobd.schema.Experiment`. `extends = "NAME
 experiment. The name defaults to the file's name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

@@ -3,8 +3,6 @@
 `dlobd.run.overlay` installs the packages.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

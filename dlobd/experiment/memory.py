@@ -10,8 +10,6 @@
 Launcher and model are upper bounds; the runs of docs/results.md did not exceed them.
 """
 
-from __future__ import annotations
-
 import math
 
 from dlobd.axes import MODELS

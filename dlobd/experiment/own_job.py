@@ -3,8 +3,6 @@
 Defaults come from the built-in main experiment. The script itself controls the training.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import warnings

@@ -8,8 +8,6 @@ writes the file at the start of every run, so that the same command resumes the 
 Runs that have ended are not repeated.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

@@ -3,8 +3,6 @@
 Type, range, registry, default and description come from the field's declaration.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -3,8 +3,6 @@
 `dlobd.experiment.spark_submit_line` merges them into dlobd's spark-submit line.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass

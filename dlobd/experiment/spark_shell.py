@@ -3,8 +3,6 @@
 dlobd starts spark-submit with its own directory, so it adds the user's settings to the line. It names all others.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 `dlobd.run.submit_command` adds dlobd's options.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ A sweep file is an experiment file with tables: `[axes]` lists the values of eac
 experiments have the name of the sweep.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """Checks combinations of training settings. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from dlobd.schema import Experiment

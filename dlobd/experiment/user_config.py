@@ -5,8 +5,6 @@
 An option of the command line overrides a variable, and a variable overrides the file.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

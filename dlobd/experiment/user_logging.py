@@ -4,8 +4,6 @@ log4j2 merges the files of a comma-separated list. dlobd's file is last, so the 
 go to the user's appenders only at the levels of the user's file.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator, Mapping

@@ -3,8 +3,6 @@
 dlobd never changes a setting that the user set. Other settings are implied if only one value is possible.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Attribution never reads it. Standard library only, because processes of the job write to it as well.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

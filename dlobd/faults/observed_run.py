@@ -1,8 +1,6 @@
 """Run on the embedded cluster, observed from outside while it runs: new log lines, containers, and recorded
 instants."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

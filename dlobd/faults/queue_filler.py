@@ -1,7 +1,5 @@
 """Fills YARN's queue: another application holds the memory that the queue gives to ApplicationMasters."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator

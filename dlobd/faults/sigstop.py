@@ -3,8 +3,6 @@
 The logged interval begins when the kernel shows every thread as stopped, and ends just before SIGCONT.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

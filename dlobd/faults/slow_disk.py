@@ -4,8 +4,6 @@ Other processes are not slowed. Needs root, a file system on a block device, and
 version 1.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Targets: the processes of a run that a fault can stop or kill."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A trigger is a new line of a log, or a sign such as a file that appears. A fault
 action.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 import time

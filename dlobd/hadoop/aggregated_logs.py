@@ -3,8 +3,6 @@
 The reader is a library in Spark's jars. Its command line, LogsCLI, cannot start: a class of it is not in these jars.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

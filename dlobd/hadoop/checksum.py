@@ -5,8 +5,6 @@ CRC-32C (Castagnoli) is the checksum of HDFS and TFRecord files. A DataNode keep
 is the MD5 of its blocks' MD5s.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import struct

@@ -1,7 +1,5 @@
 """Errors of file systems and HTTP clients. Spark's Python workers import this early, so it imports no HTTP client."""
 
-from __future__ import annotations
-
 
 def failures() -> tuple[type[Exception], type[Exception]]:
     """Return the exception types of a storage (HDFS or disk) that refuses or cannot be reached, for `except

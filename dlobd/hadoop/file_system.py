@@ -4,8 +4,6 @@ The same trainer runs on a cluster and as plain processes. Access to local files
 job without HDFS.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack

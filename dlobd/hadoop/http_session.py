@@ -1,7 +1,5 @@
 """HTTP to the daemons of a cluster. Proxies and .netrc of the environment are for other servers, and are not used."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import requests

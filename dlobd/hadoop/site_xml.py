@@ -4,8 +4,6 @@ The rules are those of Hadoop 3.5: an href is relative to the site file, also in
 without a value is ignored; a fallback without properties is enough for a missing file.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree

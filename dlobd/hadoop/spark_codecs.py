@@ -1,7 +1,5 @@
 """Decompresses streams of Spark's CompressionCodec. A stream without an end gives the data before its last block."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from struct import Struct
 

@@ -4,8 +4,6 @@ Each class in `yarn/base/log4j2-evidence.loggers` has a logger at level info. So
 `setLogLevel` and `spark.log.level` change, decides only about lines that the user sees.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -5,8 +5,6 @@ can time each leg of a redirected call and identify the daemon that did not answ
 is repeated with another DataNode, as in HDFS's Java client.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

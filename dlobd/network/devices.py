@@ -9,8 +9,6 @@ Source: Documentation/ABI/stable/sysfs-class-infiniband of Linux; `parent` is in
 Values that cannot be read are None, never a guess. `dlobd.run.preflight.channels` decides whether a device is usable.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -7,8 +7,6 @@ sysfs shows the network namespace in which it was mounted; `ip netns exec` mount
 Documentation/ABI/testing/sysfs-class-net of Linux.
 """
 
-from __future__ import annotations
-
 import difflib
 import socket
 from collections.abc import Mapping, Sequence

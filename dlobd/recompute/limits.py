@@ -1,7 +1,5 @@
 """Limits of CPU time and memory for the work after a job: no evidence, however large or contradictory, stops dlobd."""
 
-from __future__ import annotations
-
 import resource
 import signal
 import threading

@@ -4,8 +4,6 @@ Stored hashes detect a changed file. They are unkeyed: anybody can change a bund
 kept outside the bundle, detects that as well. Recomputation detects a run.json that does not match the raw evidence.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass

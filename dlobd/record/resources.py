@@ -1,7 +1,5 @@
 """Members of run.json for resource use: samples, waits for a core, page cache, imports, Spark's metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Several runs for the terminal and the page: their labels, differing settings, and the verdicts of `dlobd compare`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from string import ascii_uppercase
 

@@ -3,8 +3,6 @@
 The text fits 80 columns. Seconds come before percent; brackets hold confidence intervals.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from rich.console import Console

@@ -3,8 +3,6 @@
 Times are formatted in tenths of a second. The rounded parts of a bar sum to the rounded wall time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -3,8 +3,6 @@
 A directory may have thousands of bundles, so run.json is read without its schema; a damaged one has a row as well.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Only runs with status ok enter the figures; runs with another status are listed.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Sentences about a run for the terminal and the page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from dlobd.bundle.noise import ENOUGH_RUNS, UNKNOWN_NOISE, noise_ns, run_variation

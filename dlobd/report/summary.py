@@ -1,7 +1,5 @@
 """Figures of a run for all reports, computed once. Times are in nanoseconds, shares are fractions of 1."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import asdict, dataclass
 

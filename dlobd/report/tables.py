@@ -4,8 +4,6 @@ Units of columns: text; s and ms are integers of nanoseconds, shown in seconds a
 bytes, shown in MB (10^6 bytes); share is of 1, shown in percent; number. A value of None is unknown.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Printing of terminal lines, and formatting of numbers."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterable
 from functools import partial

@@ -1,7 +1,5 @@
 """Words of the first screen and their meanings: the view `words`, the page and docs/concepts.md are made from them."""
 
-from __future__ import annotations
-
 from dlobd.layers import LAYERS
 
 WORDS: dict[str, str] = {

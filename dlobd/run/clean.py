@@ -1,7 +1,5 @@
 """Lists and removes the files that dlobd keeps on this machine. Files of other programs are never touched."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Lists the data sets on this machine, and fetches data sets that do not come with dlobd."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import shutil

@@ -4,8 +4,6 @@ Received bytes are in NAME.part, where the next attempt continues. The file is r
 verified.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Generates a large data set on the nodes by a Spark job before the window, if the data set needs no local files."""
 
-from __future__ import annotations
-
 from dlobd.axes import SCHEDULERS
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle

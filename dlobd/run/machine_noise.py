@@ -5,8 +5,6 @@ of the measurement. Runs use JVMs and a disk and wait, so they vary more than lo
 earlier runs show this variation.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

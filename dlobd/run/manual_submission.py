@@ -7,8 +7,6 @@ The application carries the run's ID as a YARN tag, by which dlobd finds it. The
 from the accepted submission to the observed end.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Callbacks of a run: progress lines, and hooks for callers of `dlobd.run.runner.run`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from dlobd.bundle.store import Bundle

@@ -6,8 +6,6 @@ applications with a note of a dead dlobd process are ended: never applications o
 submitted by hand.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ overlay replaces no package that the nodes have: a requirement of another versio
 its name is the hash of the requirements and of these versions.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

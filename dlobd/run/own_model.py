@@ -3,8 +3,6 @@
 Every failure becomes one line, also if the file raises, hangs, ends its process, or does not fit the data set.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

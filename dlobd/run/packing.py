@@ -13,8 +13,6 @@ Archives are named by the hash of their content, so that each archive is made an
 to HDFS without a local copy of gigabytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import importlib.util

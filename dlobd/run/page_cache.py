@@ -5,8 +5,6 @@ A start with a cold cache reads its environment from disk. Large files determine
 libraries, Java's classes and Spark's jars.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import mmap

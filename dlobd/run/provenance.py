@@ -1,7 +1,5 @@
 """The environment of a run: machine, versions, state of the checkout. Nothing is read at import."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform as machine

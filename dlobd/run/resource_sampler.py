@@ -10,8 +10,6 @@ It runs as a separate process, so that it does not slow down the measured proces
 `dlobd.evidence.resources` reads them. Command lines are never written, because they may contain secrets.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

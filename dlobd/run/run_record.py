@@ -1,8 +1,6 @@
 """Record (run.json) of a run in progress: the facts known before the job is submitted, and the durations of its
 phases."""
 
-from __future__ import annotations
-
 import os
 from contextlib import AbstractContextManager
 from dataclasses import replace

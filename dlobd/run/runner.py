@@ -11,8 +11,6 @@ The steps exchange only files in the bundle, so that all steps after `collect` c
 cluster (`dlobd.recompute.computed.computed`).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Runs a series: the missing runs of its points, interleaved on one cluster. See `dlobd.experiment.series`."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping

@@ -5,8 +5,6 @@ Each file is one HDFS block, unless the experiment sets a block size. Existing f
 directory contains all parameters of the content.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

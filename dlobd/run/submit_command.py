@@ -1,7 +1,5 @@
 """Builds the submit command and the job description of an experiment at a place. Starts nothing."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace

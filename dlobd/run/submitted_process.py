@@ -3,8 +3,6 @@
 The job ends with this process: dlobd ends it on Ctrl-C, and the kernel's parent-death signal on kill -9.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import select

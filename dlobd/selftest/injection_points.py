@@ -10,8 +10,6 @@ Means of injection: dlobd.faults.sigstop, queue_filler, slow_disk, hooks. `score
 The ID of a container ends in its number: 000001 is the ApplicationMaster, 000002 the first executor.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ ratios are computed within a repeat. The figures do not need the recorder: the c
 ranks their loop. Runs vary by more than the cost of recording, so `step_loop` measures the cost of a step.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import statistics

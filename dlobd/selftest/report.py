@@ -1,7 +1,5 @@
 """Results of a self-test as one document and as tables: delays, layer totals, and coverage."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any

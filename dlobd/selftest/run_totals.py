@@ -5,8 +5,6 @@ difference, and six blocks give a confidence interval. A control has the same de
 cost of the injector.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Runs of a self-test: every plan on one embedded cluster, scored, with bounded repetitions."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ the daemon that it needs next is stopped, or it may be stopped too late, inside 
 the log of the RPC client, which is independent of the breakdown. A hidden delay must be repeated.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -7,8 +7,6 @@ its time ends. The training data lies in memory, so that only the step itself ca
     python -m dlobd.selftest.step_loop DIRECTORY SEED      one loop; the last line is a `Loop` as JSON
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -5,8 +5,6 @@ source is incomplete, or if the evidence has a harmless explanation of a differe
 run never fails a check. A check returns None for runs to which it does not apply.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """All checks of a run, in the order of the report."""
 
-from __future__ import annotations
-
 from dlobd.record.run import Check
 from dlobd.trust import clocks, completeness, feed, hdfs, python_workers, recorder, spark, training, yarn
 from dlobd.trust.base import Facts, Rule

@@ -1,7 +1,5 @@
 """Checks of time: timestamps of several clocks and processes, and the order of messages between processes."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Checks of the evidence as a whole: it is complete, its spans fit together, and the requested transport was used."""
 
-from __future__ import annotations
-
 from dlobd.measures.transport import disagreements
 from dlobd.trust.base import Compared, Facts, Rules
 

@@ -1,7 +1,5 @@
 """Finds the facts about a failure in a bundle: its phase, and the traceback of the user's code in a log. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Checks of the data path: bytes and samples that feed tasks put, ranks take, and ranks train on."""
 
-from __future__ import annotations
-
 from dlobd import spans
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.kinds import INPUT_RECORDS, MARKERS, RANK_SPANS, WORKER_SPANS

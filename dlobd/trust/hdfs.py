@@ -1,7 +1,5 @@
 """Checks of HDFS: bytes, files and checksums, as counted by the job and by HDFS."""
 
-from __future__ import annotations
-
 from dlobd import spans
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.kinds import AUDIT_LOG, EVENT_LOG, INPUT_RECORDS, RANK_SPANS, TRACE_LOG

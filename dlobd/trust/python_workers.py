@@ -1,7 +1,5 @@
 """Check of Python workers: the time of their tasks against the times that PySpark itself measures."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 from dlobd import spans as kinds

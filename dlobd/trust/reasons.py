@@ -1,7 +1,5 @@
 """Finds the reason of a job's failure in a bundle's evidence, as one line."""
 
-from __future__ import annotations
-
 import re
 import signal
 import textwrap

@@ -1,7 +1,5 @@
 """Checks of dlobd's recorder: no span is lost, spans nest, and no rank leaves a collective early."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checks of Spark: its event log against its driver's log, and against the times that executors report."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from math import ceil

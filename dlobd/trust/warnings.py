@@ -1,7 +1,5 @@
 """Warnings of a run: missing evidence, failed daemons, lost work, clock steps and a misleading YARN status."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Checks of YARN: the ResourceManager's figures about an application, against logs and the client's clock."""
 
-from __future__ import annotations
-
 import re
 
 from dlobd.evidence.evidence import Evidence

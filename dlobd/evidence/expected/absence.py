@@ -1,7 +1,5 @@
 """The type of missing evidence, with the lanes of the unknown spans."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from dlobd.evidence.evidence import Evidence

@@ -4,8 +4,6 @@ A run without a decisive kind is invalid: spans with its code in `hidden_by` los
 any other kind, some figures, checks or bounds are missing, and the time of the layers stays the same.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 

@@ -1,7 +1,5 @@
 """Finds absent and truncated logs of the driver, of containers and of daemons."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Finds missing records of the cluster, of Spark and of the ranks, and missing files of the inventory."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 
 from dlobd.bundle import files, reading

@@ -1,7 +1,5 @@
 """Finds all missing evidence of a run, and marks the spans of its trace that are unknown without it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """Finds span files that are absent or incomplete; other sources show which processes the run had."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from dlobd import spans as kinds

@@ -8,8 +8,6 @@ Therefore dlobd copies the large jar without the files for the first two steps, 
 A class-data-sharing archive of the JVM contains the classes in their memory format; `bench/class_list.py` lists them.
 """
 
-from __future__ import annotations
-
 import copy
 import gzip
 import os

@@ -5,8 +5,6 @@ own configuration directory. The clients' directory contains only the three site
 in it.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import pwd

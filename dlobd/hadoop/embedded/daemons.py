@@ -1,7 +1,5 @@
 """Command line and readiness of a Hadoop daemon, and the cause of its end."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

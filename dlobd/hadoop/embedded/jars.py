@@ -5,8 +5,6 @@ The Ivy inside pyspark resolves them, so that only Java and pip are necessary. S
     DLOBD_IVY_SETTINGS  an Ivy settings file, for a mirror of Maven Central
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import ssl

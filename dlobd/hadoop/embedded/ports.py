@@ -1,7 +1,5 @@
 """Chooses a block of consecutive free ports for the daemons."""
 
-from __future__ import annotations
-
 import os
 import random
 import socket

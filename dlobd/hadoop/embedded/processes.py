@@ -1,7 +1,5 @@
 """Processes of dlobd and of YARN's containers, found by a JVM argument or an environment that only they have."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

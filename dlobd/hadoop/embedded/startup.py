@@ -1,7 +1,5 @@
 """Start of a cluster: checks of this machine, directories, and the parallel start of all daemons."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """State of a cluster in its work directory: `state.json`, and a lock that only one command at a time holds."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -4,8 +4,6 @@ It runs as a separate process: `python -m dlobd.hadoop.embedded.watchdog WORK_DI
 for the owner's pidfd, which costs no CPU time and does not depend on threads or inherited pipes of the owner.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal

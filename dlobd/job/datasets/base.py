@@ -11,8 +11,6 @@ A data set
     6. may set `anywhere = True`: it has no files, and any process on any node generates the same samples.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path

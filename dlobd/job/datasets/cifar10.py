@@ -4,8 +4,6 @@ The part and the complete data set have different names, so that a configuration
 them (terms: data/cifar-10/README.md).
 """
 
-from __future__ import annotations
-
 import gzip
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """MNIST, from the four original IDX files in the package (terms: data/mnist/README.md)."""
 
-from __future__ import annotations
-
 import gzip
 import os
 from pathlib import Path

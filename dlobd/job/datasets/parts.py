@@ -3,8 +3,6 @@
 It needs only a data set and a storage, so any process can write any part: the staging command, or a process on a node.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from dlobd import spans as kinds

@@ -10,8 +10,6 @@ All random numbers are words of numpy's Philox, a counter-based generator whose 
 (seed, stream), and each chunk of samples has its own counter. So any process can generate any chunk separately.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 The driver listens on one address, and requires a secret of the run. It prints the lines as text.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 import socket

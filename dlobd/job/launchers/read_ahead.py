@@ -5,8 +5,6 @@ blocks in reserve, the trainer waits for the start of the next task, and for the
 manager's process.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable

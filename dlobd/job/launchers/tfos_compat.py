@@ -15,8 +15,6 @@ Changes on the driver and on every executor:
 All other changes only record spans around the original calls. Other polls and sleeps are unchanged, as named spans.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 import importlib.util

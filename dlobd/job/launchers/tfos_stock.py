@@ -10,8 +10,6 @@ polls, the fork) has no spans: its time belongs to `launcher`. The death of a tr
 published, the job ends when a peer fails or a timeout expires.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import threading

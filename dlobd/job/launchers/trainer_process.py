@@ -7,8 +7,6 @@ The child imports TensorFlow before it reads its assignment: the import overlaps
 pipe is a length followed by the bytes.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

@@ -3,8 +3,6 @@
 The daemon must not start a thread, because it forks every Python worker.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 

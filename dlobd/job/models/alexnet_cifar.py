@@ -10,8 +10,6 @@ Settings in tf_cnn_benchmarks: learning rate 0.1, divided by 10 every 100 epochs
 0.00004, batch 128.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -13,8 +13,6 @@ A model is a function, `build`. It
        together with the gradients, so that the state is equal on all ranks.
 """
 
-from __future__ import annotations
-
 from typing import Any, Protocol, runtime_checkable
 
 

@@ -10,8 +10,6 @@ The example's settings: learning rate 0.001, momentum 0.9, weight decay 0.004, b
 by 10 after 8 epochs. Caffe uses twice the rate for biases, and decays them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 

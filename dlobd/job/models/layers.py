@@ -4,8 +4,6 @@ This module imports TensorFlow, so `build` imports it late. A layer is called li
 `training`; images are [n, height, width, channels].
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -9,8 +9,6 @@ The example's settings: learning rate 0.01, momentum 0.9, weight decay 0.0005, b
 (0.01 x (1 + 0.0001 k)^-0.75) has no counterpart here. Caffe uses twice the rate for biases, and decays them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -7,8 +7,6 @@ Recommended settings for plain gradient descent: learning rate 0.1, momentum 0, 
 itself uses Adagrad with learning rate 0.01.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

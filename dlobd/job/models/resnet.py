@@ -14,8 +14,6 @@ The paper's settings: learning rate 0.1, divided by 10 after 32,000 and 48,000 o
 decay 0.0001, batch 128 (over two GPUs). tf_cnn_benchmarks has the same rate and batch, and decays at epochs 82 and 123.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """SoftMax regression: logits = images W + b; 7,850 parameters on MNIST. It is the usual first example for MNIST."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -11,8 +11,6 @@ The paper's settings: learning rate 0.01, divided by 10 whenever the validation 
 weight decay 0.0005, batch 256. tf_cnn_benchmarks has batch 64 and a learning rate of 0.005 for VGG-16 on ImageNet.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 GROUPS = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))

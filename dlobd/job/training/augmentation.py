@@ -7,8 +7,6 @@ An augmentation
     2. preserves shape and type of the images.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from dlobd.network.exchanges.base import Tensor, TensorFlow

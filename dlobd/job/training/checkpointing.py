@@ -1,7 +1,5 @@
 """Writes checkpoints and the trained model, on the chief, and reads the trained model."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

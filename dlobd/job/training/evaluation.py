@@ -1,7 +1,5 @@
 """Evaluates the stored model on the staged test set, and the current model between epochs."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from pathlib import Path

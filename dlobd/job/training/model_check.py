@@ -4,8 +4,6 @@
 that names the next stage; the last line is the object `{"wrong": ...}` with an error message, or an empty string.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

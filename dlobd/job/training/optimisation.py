@@ -14,8 +14,6 @@ A schedule is a function of TensorFlow, the job and the number of the step, from
 Python number: a schedule is compiled as a part of the step. Epochs are rounded down to steps, as in tf_cnn_benchmarks.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Protocol

@@ -14,8 +14,6 @@ An asynchronous exchange takes only the gradients. Loss and statistics are then 
 applies the sum of the gradients of all ranks (`dlobd.network.exchanges.ps.exchange`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

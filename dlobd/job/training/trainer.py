@@ -6,8 +6,6 @@ With a synchronous exchange, every step is recorded as a collective of all ranks
 waits of a rank for a slower rank.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Records the barriers of a user's barrier tasks, in Python workers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from types import ModuleType
 from typing import Any

@@ -5,8 +5,6 @@ TensorFlowOnSpark's entry points. On executors, in the worker daemon: tasks of P
 TensorFlowOnSpark's tasks and feed. All other time is in a span `user code`.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import shutil

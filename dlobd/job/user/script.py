@@ -1,7 +1,5 @@
 """Runs a user's script on the driver like Python: installs the hooks, and then runs the script in `__main__`."""
 
-from __future__ import annotations
-
 import atexit
 import io
 import os

@@ -3,8 +3,6 @@
 The names are those of Spark 4.3 (SparkConf, and the alternatives of its ConfigEntry), for running applications.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -8,8 +8,6 @@ part of TensorFlow or Keras differs from the expected, the script continues with
 the cause.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

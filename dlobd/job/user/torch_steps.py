@@ -5,8 +5,6 @@ with the forward pass of DistributedDataParallel before it. Forward passes of ot
 every module would slow each call. As with TensorFlow, `dlobd.evidence.own_steps` derives the steps from the calls.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from contextlib import nullcontext

@@ -6,8 +6,6 @@ The recorder reaches the subprocesses by a directory on their PYTHONPATH, whose 
 processes remove it again, so that their own subprocesses run as without dlobd.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import importlib.util

@@ -3,8 +3,6 @@
 A worker trains between the start and the end of XGBoost's communicator, as rank of its partition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial

@@ -10,8 +10,6 @@ is the key of HMAC-SHA256 (RFC 2104). An empty secret only proves that both ends
 encrypted nor signed.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 import sys

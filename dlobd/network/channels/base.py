@@ -20,8 +20,6 @@
 that the module of a library documents.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """Channels over IP: their base class, the address of an interface, and the interface that carries a connection."""
 
-from __future__ import annotations
-
 import threading
 from typing import ClassVar
 

@@ -13,8 +13,6 @@ process, because the environment is set before MPI is loaded.
 MPI neither authenticates nor encrypts, and does not report that a peer has died.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import socket

@@ -7,8 +7,6 @@
 4. A failed call leaves the array undefined, and the mesh unusable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Protocol
 

@@ -18,8 +18,6 @@
 `not_measured` is declared on the class: reports read it without TensorFlow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ out of them. A bucket has one type and holds its tensors in their order. Tensors
 than a bucket has its own bucket.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ transfer, recorded at both ends. Ranks find each other through the key-value sto
 run's secret are in the environment.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

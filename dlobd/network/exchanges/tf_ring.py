@@ -1,7 +1,5 @@
 """TensorFlow's collectives: MultiWorkerMirroredStrategy, a ring all-reduce over TensorFlow's gRPC, inside each step."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """Base class of the driver's servers for ranks: one listener, and a thread for each authenticated connection."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -16,8 +16,6 @@ Spawning processes and publishing names are not supported. Sources: RFC 13 of th
 Manager Interface v1", and the requests of MPICH 5.0.2. MPI's own traffic is neither authenticated nor encrypted.
 """
 
-from __future__ import annotations
-
 import secrets
 import select
 import socket

@@ -12,8 +12,6 @@ Messages are JSON of at most MESSAGE_BYTES over library sockets; nothing is unpi
 it ends, so the store records the first dead rank; a rank alone only sees that a neighbour is gone.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -4,8 +4,6 @@
 because it loads native libraries and uses drivers that may hang: its parent can kill it.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

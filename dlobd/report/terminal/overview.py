@@ -1,7 +1,5 @@
 """Overview of a run, or of several runs: the first screen in the terminal. Text to be copied is not wrapped."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Rendering of the tables of `dlobd.report.tables` for a terminal."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Views of `dlobd show` other than the overview: tables of `dlobd.report.tables` with sentences."""
 
-from __future__ import annotations
-
 from rich.console import Console
 
 from dlobd.layers import title

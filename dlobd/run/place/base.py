@@ -4,8 +4,6 @@ A row of the registry `places` points to a `PlaceKind`: it selects experiments, 
 a `Place` for an experiment. The first row that serves an experiment wins.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias

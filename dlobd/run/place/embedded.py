@@ -1,7 +1,5 @@
 """Place on the embedded cluster: files in its HDFS, executors in YARN's containers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

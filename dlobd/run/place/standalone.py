@@ -5,8 +5,6 @@ of the cluster's work directory, so that the cluster's watchdog and its stop als
 together with the process that started them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

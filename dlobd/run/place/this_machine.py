@@ -1,7 +1,5 @@
 """Place on this machine without a cluster: files in a directory, ranks as plain processes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

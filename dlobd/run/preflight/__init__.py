@@ -7,8 +7,6 @@ machine    this machine; `examine` collects the diagnoses of all parts for `dlob
 listeners  the sockets on which a run listens
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal

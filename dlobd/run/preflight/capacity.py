@@ -1,7 +1,5 @@
 """Checks that a YARN cluster or this machine can meet an experiment's demand of memory, cores and GPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

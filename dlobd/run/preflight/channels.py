@@ -9,8 +9,6 @@ All diagnoses of 1 to 7 are optional: a run also works over Ethernet. The checks
 replace.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -1,7 +1,5 @@
 """Checks of an external Hadoop cluster: its daemons answer, its nodes have this dlobd, and the job fits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import islice
 

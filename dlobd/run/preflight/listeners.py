@@ -1,7 +1,5 @@
 """Sockets on which the processes of a run listen, with their addresses and protection."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 

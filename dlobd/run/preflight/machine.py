@@ -4,8 +4,6 @@ For an external cluster only the parts that its runs need are checked, and `clus
 RDMA a run uses Ethernet, so diagnoses of `channels` are optional unless a channel is required.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The scheduler contract: builds the submit command of a job. Pure; `dlobd.run.submitted_process` runs the command."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """No scheduler: the job's parent process starts its ranks itself (launcher native)."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

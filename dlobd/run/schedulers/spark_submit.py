@@ -1,7 +1,5 @@
 """Settings and options of every spark-submit line of dlobd, for any scheduler."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from pathlib import Path

@@ -4,8 +4,6 @@
 remains after it. It is the smallest environment in which executors run as on a cluster.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from dlobd.bundle.files import SPARK_LOG

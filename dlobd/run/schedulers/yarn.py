@@ -1,7 +1,5 @@
 """Spark on YARN by spark-submit."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

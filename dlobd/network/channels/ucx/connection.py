@@ -4,8 +4,6 @@ A message is one tagged send. The receiver probes first, which returns the lengt
 rejected and leaves the buffer unchanged. UCX takes buffers by their address; Python copies nothing.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

@@ -4,8 +4,6 @@ Source: ucp.h, ucp_def.h and ucs/type/status.h of UCX 1.20. Structures only grow
 that are not set in `field_mask`. `rest` is room for fields of later versions.
 """
 
-from __future__ import annotations
-
 CDEF = """
 typedef int8_t ucs_status_t;
 typedef void *ucs_status_ptr_t, *ucp_context_h, *ucp_worker_h, *ucp_ep_h, *ucp_config_t,

@@ -4,8 +4,6 @@ UCX loads its transports when it starts, from the directory `ucx` beside libucp,
 verbs.
 """
 
-from __future__ import annotations
-
 import ctypes.util
 import os
 import re

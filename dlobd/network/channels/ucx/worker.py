@@ -15,8 +15,6 @@ again when it leaves.
 A TCP connection beside UCX's connection signals the end of the peer, for every transport.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import socket

@@ -10,8 +10,6 @@ of all pushes since its last call, including its own. Every rank applies each wh
 equals the sum of the ranks' steps. `dlobd.network.exchanges.ps.servers` explains the equivalence to plain SGD.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

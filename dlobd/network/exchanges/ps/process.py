@@ -6,8 +6,6 @@ ends: the kernel closes stdin when the parent dies, for any reason. One thread p
 allocated once for each form of a call. `dlobd.network.exchanges.ps.servers` implements the servers.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

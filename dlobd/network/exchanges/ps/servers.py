@@ -11,8 +11,6 @@
 The last answer of a call is OK and the result; or FAILED, followed by the reason.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time
