@@ -1,10 +1,8 @@
 """Channels of an experiment (`tcp@eth0`), and the table of transports."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 Kind = Literal["verbs", "ipoib", "tcp", "shm", "local", "mixed", "unknown"]
 """Observed carrier of the bytes. `local` is the memory of one process."""
@@ -85,7 +83,7 @@ class Channel(str):
         return self.partition("@")[2]
 
     @classmethod
-    def parse(cls, text: str) -> Channel:
+    def parse(cls, text: str) -> Self:
         """Parse a channel. Checks only the syntax, not the existence of the transport or the device.
 
         Raises ValueError with a message of one line if the syntax is wrong.

@@ -10,8 +10,6 @@ Other files in the directory can be regenerated, and may be deleted. Secrets are
 so that a bundle can be shared.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -21,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import jsonschema
 
@@ -50,7 +48,7 @@ class NotCollected(str):
 
     file: str
 
-    def __new__(cls, line: str, file: str) -> NotCollected:
+    def __new__(cls, line: str, file: str) -> Self:
         """Create a line about the missing `file`."""
         found = super().__new__(cls, line)
         found.file = file

@@ -4,8 +4,6 @@ Each value comes from one repeat: a run or a process, never a step of a run. Non
 excluded.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable
@@ -55,7 +53,7 @@ class Estimate:
             return None
         return self.low - ROUNDING * abs(value) <= value <= self.high + ROUNDING * abs(value)
 
-    def times(self, factor: float) -> Estimate:
+    def times(self, factor: float) -> "Estimate":
         """Multiply value and interval by a positive factor."""
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
         return Estimate(self.value * factor, low, high, self.coverage)

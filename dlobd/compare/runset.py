@@ -6,8 +6,6 @@ runs/EXPERIMENT                a directory of bundles of one experiment
 RUN                            a bundle, by path or ID
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -59,22 +57,22 @@ class RunSet:
         """Settings of the first run."""
         return settings(self.members[0].run)
 
-    def points(self) -> dict[str, RunSet]:
+    def points(self) -> "dict[str, RunSet]":
         """Split the set by point label."""
         return self._split(lambda member: member.point)
 
-    def grouped(self, key: Callable[[Run], K]) -> dict[K, RunSet]:
+    def grouped(self, key: Callable[[Run], K]) -> "dict[K, RunSet]":
         """Split the set by a property of the runs; groups are ordered by their first run."""
         return self._split(lambda member: key(member.run))
 
-    def usable(self, keep_busy: bool = False) -> tuple[RunSet, tuple[str, ...]]:
+    def usable(self, keep_busy: bool = False) -> "tuple[RunSet, tuple[str, ...]]":
         """Return the usable runs, and one line per unusable run; see `compatibility.why_unusable`."""
         why = [(member, why_unusable(member.run, member.busy_percent, keep_busy)) for member in self.members]
         left_out = tuple(f"run {member.run.run_id} {reason}" for member, reason in why if reason)
         usable = tuple(member for member, reason in why if not reason)
         return dataclasses.replace(self, members=usable), left_out
 
-    def _split(self, key: Callable[[Member], K]) -> dict[K, RunSet]:
+    def _split(self, key: Callable[[Member], K]) -> "dict[K, RunSet]":
         groups: dict[K, list[Member]] = {}
         for member in self.members:
             groups.setdefault(key(member), []).append(member)

@@ -1,8 +1,7 @@
 """Times of other clocks, moved to the clock of the window."""
 
-from __future__ import annotations
-
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
 
@@ -17,7 +16,7 @@ class Timestamp(int):
 
     error_ns: int
 
-    def __new__(cls, ns: int, error_ns: int = 0) -> Timestamp:
+    def __new__(cls, ns: int, error_ns: int = 0) -> Self:
         timestamp = super().__new__(cls, ns)
         timestamp.error_ns = error_ns
         return timestamp

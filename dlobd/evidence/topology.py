@@ -1,11 +1,10 @@
 """The topology of a run: the process that dlobd starts, the place of the driver, the manager of the executors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Self
 
 from dlobd.layers import CHANNEL, LAUNCHER, LAYERS, TENSORFLOW, USER, YARN
 
@@ -43,7 +42,7 @@ class Topology:
     @classmethod
     def of(
         cls, job: Mapping[str, object], by_hand: bool = False, external: bool = False, masters: Sequence[str] = ()
-    ) -> Topology:
+    ) -> Self:
         """Return the topology of a job. A job without a scheduler ran on YARN. `masters`: of its SparkContexts."""
         scheduler = str(job.get("scheduler", "yarn"))
         on_yarn = Placement.YARN_CLUSTER if job.get("deploy_mode") == "cluster" else Placement.YARN_CLIENT

@@ -3,14 +3,13 @@
 No request is sent to the cluster. An `Address` includes its configuration key, so that errors can name both.
 """
 
-from __future__ import annotations
-
 import getpass
 import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 from urllib.parse import urlsplit
 
 from dlobd.errors import UsageError
@@ -54,7 +53,7 @@ class HadoopConf:
     properties: Mapping[str, str]
 
     @classmethod
-    def read(cls, directory: Path) -> HadoopConf:
+    def read(cls, directory: Path) -> Self:
         """Read the site files.
         Raises UsageError if the directory or a file is missing, or a file is not a Hadoop configuration."""
         directory = directory.expanduser().absolute()

@@ -3,11 +3,9 @@
 Every request has a timeout. An error names the address that did not answer and the key that configures it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import requests
 
@@ -53,7 +51,7 @@ class HadoopWeb:
     home: str  # home directory of `user` in HDFS
 
     @classmethod
-    def connect(cls, conf: HadoopConf, user: str) -> HadoopWeb:
+    def connect(cls, conf: HadoopConf, user: str) -> Self:
         """Find the active NameNode and ResourceManager.
 
         Raises:

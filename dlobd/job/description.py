@@ -1,7 +1,5 @@
 """Description of a submitted job, which the driver reads as JSON and ranks as a pickle, and markers of ranks."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -85,12 +83,12 @@ class Job(Experiment):
         return json.dumps(asdict(self) | {"steps": self.steps}, indent=1)
 
     @classmethod
-    def read(cls, path: str | Path) -> Job:
+    def read(cls, path: str | Path) -> Self:
         """Read a file that `to_json` encoded. Raises the errors of `from_dict`."""
         return cls.from_dict(json.loads(Path(path).read_text()))
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, object]) -> Job:
+    def from_dict(cls, values: Mapping[str, object]) -> Self:
         """Make the job of a job.json. Raises TypeError if a field is missing or unknown."""
         return decoded(cls, {name: value for name, value in values.items() if name != "steps"})
 

@@ -4,14 +4,13 @@ Each task writes its file piece by piece into the storage, so that no process ho
 checksum. The driver then writes a last file with all checksums. Without this file, the data set counts as absent.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import sys
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 from dlobd import spans as kinds
 from dlobd.hadoop.file_system import LocalDirectory, Storage, WebHdfs
@@ -35,7 +34,7 @@ class Request:
         return json.dumps(asdict(self))
 
     @classmethod
-    def read(cls, path: str) -> Request:
+    def read(cls, path: str) -> Self:
         values = json.loads(Path(path).read_text())
         return cls(**values | {"experiment": Experiment(**values["experiment"])})
 

@@ -5,11 +5,9 @@ records. Layers, clips, events and experiments are declared in `dlobd.schema`. `
 and docs/metrics.md from these classes. None stands for unknown: not measured, or the run ended first.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, Self
 
 from dlobd.fields import decoded, described, member, plain
 from dlobd.record.resources import CoreWaits, EnvironmentCache, Import, PageCache, ResourceUse, SparkMetrics
@@ -705,12 +703,12 @@ class Run(Computed):
     )
 
     @classmethod
-    def from_json(cls, record: Mapping[str, object]) -> Run:
+    def from_json(cls, record: Mapping[str, object]) -> Self:
         """Build a run from the parsed content of run.json, which `dlobd.bundle.store` validates.
         Raises KeyError or TypeError if the content is not a run."""
         return decoded(cls, record)
 
-    def with_computed(self, computed: Computed) -> Run:
+    def with_computed(self, computed: Computed) -> Self:
         """Return a copy of the run with its computed members replaced by `computed`."""
         return dataclasses.replace(self, **{f.name: getattr(computed, f.name) for f in dataclasses.fields(Computed)})
 

@@ -4,8 +4,6 @@ A line has the time at which its step began, on a terminal and in a file. Below 
 takes. A file gets the line again after `QUIET_S` seconds of silence.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -13,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TextIO, cast
+from typing import Self, TextIO, cast
 
 import rich.progress
 from rich.console import Console, RenderableType
@@ -75,7 +73,7 @@ class Progress:
             self._print(f"    | {line}")
             self._draw()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         self._live.start() if self._moving else self._ticker.start()
         return self
 

@@ -3,11 +3,10 @@
 In each block of a full self-test, every way of running runs twice, in random order: with its delays, and as a control.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 from dlobd.selftest.injection_points import POINTS
 
@@ -49,7 +48,7 @@ class Plan:
         """True if the driver runs in the ApplicationMaster."""
         return "deploy_mode=cluster" in self.settings
 
-    def repeat(self, points: Collection[str], attempt: int) -> Plan:
+    def repeat(self, points: Collection[str], attempt: int) -> Self:
         """Return the repetition of some points. The user's own job needs all of its points."""
         delays = {point: seconds for point, seconds in self.delays.items() if self.own or point in points}
         return replace(self, delays=delays, disk_bytes_per_s=0, attempt=attempt)

@@ -6,8 +6,6 @@ try: ... cluster.endpoints.fs_uri ...
 finally: cluster.stop()
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -16,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from dlobd.errors import Busy, ClusterError, SetupError
 from dlobd.hadoop.embedded import configuration, daemons, startup
@@ -92,7 +91,7 @@ class EmbeddedCluster:
         self._watchdog: subprocess.Popen[bytes] | None = None
 
     @classmethod
-    def attach(cls, work_dir: Path, hold: bool = True) -> EmbeddedCluster:
+    def attach(cls, work_dir: Path, hold: bool = True) -> Self:
         """Return the cluster that runs in `work_dir`.
 
         Args:

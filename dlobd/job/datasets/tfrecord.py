@@ -11,14 +11,12 @@ All labels are varints with the length of the largest label. Smaller labels are 
 shortest encoding, but every reader of protocol buffers accepts it.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +54,7 @@ class Layout:
     classes: int = 128
 
     @classmethod
-    def of_job(cls, job: Mapping[str, Any]) -> Layout:
+    def of_job(cls, job: Mapping[str, Any]) -> Self:
         """Return the layout of a job's files."""
         return cls(tuple(job["image_shape"]), str(job["dtype"]), int(job["classes"]))
 

@@ -12,10 +12,8 @@ the kernel hands several segments to a software driver at once (GSO), it counts 
 headers are calculated from the counted packets, and from the MTU only if no packets were counted.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 from dlobd.channel import Kind
 from dlobd.network.interfaces import ETHERNET, INFINIBAND, LOOPBACK
@@ -71,15 +69,15 @@ class ByteCounts:
     sent_bytes: int
     received_bytes: int
 
-    def covers(self, need: ByteCounts) -> bool:
+    def covers(self, need: Self) -> bool:
         return self.sent_bytes >= need.sent_bytes and self.received_bytes >= need.received_bytes
 
-    def share_of(self, need: ByteCounts) -> float:
+    def share_of(self, need: Self) -> float:
         """Return the counted fraction of `need`, in the direction with the smaller fraction."""
         both = ((self.sent_bytes, need.sent_bytes), (self.received_bytes, need.received_bytes))
         return min((have / want for have, want in both if want), default=0.0)
 
-    def __add__(self, other: ByteCounts) -> ByteCounts:
+    def __add__(self, other: "ByteCounts") -> "ByteCounts":
         return ByteCounts(self.sent_bytes + other.sent_bytes, self.received_bytes + other.received_bytes)
 
     def __str__(self) -> str:

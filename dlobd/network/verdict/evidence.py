@@ -14,8 +14,6 @@ counter at its maximum is unknown, because 32-bit counters of InfiniBand stop th
 reading, or belongs to a removed device, is None: unknown, never 0.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re
@@ -25,7 +23,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from dlobd.fields import decoded, plain
 from dlobd.network import devices
@@ -66,7 +64,7 @@ class Counts:
     sent_packets: int | None = None
     received_packets: int | None = None
 
-    def since(self, before: Counts, unit_bytes: int = 1) -> Counts:
+    def since(self, before: "Counts", unit_bytes: int = 1) -> "Counts":
         """Return the difference to an earlier reading; the bytes are counted in units of `unit_bytes`."""
         return Counts(
             counted(before.sent_bytes, self.sent_bytes, unit_bytes),
@@ -113,7 +111,7 @@ class Snapshot:
     sockets: tuple[TcpSocket, ...] | None = None  # connections of this process; None if the kernel does not report them
 
     @classmethod
-    def read(cls, root: Path = ROOT) -> Snapshot:
+    def read(cls, root: Path = ROOT) -> Self:
         """Read all counters in a few milliseconds, after the counters that a device caches have expired (10 ms)."""
         found = devices.devices(root)
         _let_caches_expire(root)
@@ -137,12 +135,11 @@ class Snapshot:
         return dict(plain(self))
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Snapshot:
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Parse a recorded snapshot. Raises KeyError or TypeError if its form is invalid."""
-        snapshot: Snapshot = decoded(cls, values)
-        return snapshot
+        return decoded(cls, values)
 
-    def since(self, before: Snapshot) -> Snapshot:
+    def since(self, before: Self) -> Self:
         """Return the increases since an earlier snapshot. Counters that only one snapshot has are unknown."""
         return dataclasses.replace(
             self,
@@ -174,10 +171,9 @@ class TransportEvidence:
         return self.after.host, self.after.namespace
 
     @classmethod
-    def from_attrs(cls, attrs: Mapping[str, Any]) -> TransportEvidence:
+    def from_attrs(cls, attrs: Mapping[str, Any]) -> Self:
         """Parse the result of `record`. Raises KeyError or TypeError if its form is invalid."""
-        evidence: TransportEvidence = decoded(cls, attrs)
-        return evidence
+        return decoded(cls, attrs)
 
 
 def record(

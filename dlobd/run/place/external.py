@@ -8,8 +8,6 @@ All files of dlobd are in the user's home directory in HDFS:
     dlobd/spark-events/  event logs
 """
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Iterable, Iterator
@@ -17,7 +15,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 from urllib.parse import urlsplit
 
 from dlobd.bundle import files
@@ -106,7 +104,7 @@ class ExternalHadoop:
         self._packed: PackedInstallation | None = None
 
     @classmethod
-    def open(cls, cluster: ExternalCluster, report: Report) -> ExternalHadoop:
+    def open(cls, cluster: ExternalCluster, report: Report) -> Self:
         """Connect to the cluster.
 
         Raises:
@@ -117,7 +115,7 @@ class ExternalHadoop:
         report(f"connecting to the cluster of {conf.directory}")
         return cls(HadoopWeb.connect(conf, user_name()), cluster.archive, report, cluster.python)
 
-    def with_replication(self, replication: int) -> ExternalHadoop:
+    def with_replication(self, replication: int) -> Self:
         """Return the same cluster for one run, with a replication of its files in HDFS."""
         place = copy(self)
         place.storage = WebHdfs(self.web.webhdfs_url, self.web.user, replication)
