@@ -74,7 +74,6 @@ class Channel(str):
 
     @property
     def transport(self) -> str:
-        """Name of the transport."""
         return self.partition("@")[0]
 
     @property

@@ -260,7 +260,6 @@ class Experiment(Submission):
 
     @property
     def steps(self) -> int:
-        """Steps of all epochs."""
         return self.epochs * self.steps_per_epoch
 
     @property

@@ -49,7 +49,6 @@ class NotCollected(str):
     file: str
 
     def __new__(cls, line: str, file: str) -> Self:
-        """Create a line about the missing `file`."""
         found = super().__new__(cls, line)
         found.file = file
         return found
@@ -63,12 +62,10 @@ class Bundle:
 
     @property
     def run_id(self) -> str:
-        """ID of the run, the directory's name."""
         return self.path.name
 
     @property
     def spans(self) -> Path:
-        """Directory of span files."""
         return self.path / "spans"
 
     @property
@@ -78,7 +75,6 @@ class Bundle:
 
     @property
     def logs(self) -> Path:
-        """Directory of logs."""
         return self.path / "logs"
 
     def write(self, run: Run | Mapping[str, Any]) -> None:

@@ -40,7 +40,6 @@ class Difference:
 
     @property
     def line(self) -> str:
-        """Text of the difference."""
         return f"{self.kind}: {self.detail}"
 
 

@@ -49,7 +49,6 @@ class RunSet:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """Runs of the members."""
         return tuple(member.run for member in self.members)
 
     @property

@@ -52,7 +52,6 @@ class MovedClock:
 
     @property
     def host(self) -> str:
-        """The host of the domain."""
         return self.domain.partition("/")[0]
 
 

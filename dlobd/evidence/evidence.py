@@ -36,7 +36,6 @@ class JvmRecords:
 
     @cached_property
     def lines(self) -> Sequence[LogLine]:
-        """The lines of its log."""
         return self._read_lines()
 
     @cached_property
@@ -95,7 +94,6 @@ class Evidence:
 
     @property
     def application_lane(self) -> str:
-        """The lane of the application in YARN."""
         return APPLICATION_LANE if self.number == 1 else f"{APPLICATION_LANE}-{self.number}"
 
     def file_of(self, name: str) -> str:

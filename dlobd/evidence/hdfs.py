@@ -44,7 +44,6 @@ class Transfer:
 
     @property
     def start_ns(self) -> int:
-        """The start of the transfer."""
         return self.end_ns - self.duration_ns
 
 

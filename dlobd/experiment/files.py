@@ -165,7 +165,6 @@ def require(values: Mapping[str, object], needed: Iterable[str], whole: Source) 
 
 
 def _digests(values: Mapping[str, Value], given: Mapping[str, object], at: Callable[[str], str]) -> dict[str, str]:
-    """Return the sha256 of the user's files that an experiment names. Raises UsageError."""
     hashes = {}
     for field, sha256 in _HASH_OF.items():
         if sha256 in given:

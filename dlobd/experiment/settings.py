@@ -66,7 +66,6 @@ class Setting:
 
     @property
     def required(self) -> bool:
-        """True for a setting without a default."""
         return self.default is dataclasses.MISSING
 
     @property

@@ -82,7 +82,6 @@ class Line:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Values of `given`."""
         return {key: given.value for key, given in self.given.items()}
 
 

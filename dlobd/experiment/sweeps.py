@@ -141,7 +141,6 @@ def _fitting(base: Choice, points: Iterable[Choice], whole: Source) -> int:
 
 
 def _axes(table: object, whole: Source) -> dict[str, tuple[Value, ...]]:
-    """Return the checked values of the axes. Raises UsageError."""
     if table is None:
         raise UsageError(f"{whole.label} has no table [axes].", "dlobd run runs an experiment")
     if not isinstance(table, dict) or not table:
@@ -189,7 +188,6 @@ def _options(table: object, axes: Container[str], whole: Source) -> Options:
 
 
 def _excludes(tables: object, axes: Mapping[str, Sequence[Value]], whole: Source) -> list[Choice]:
-    """Return the checked combinations of `[[exclude]]`. Raises UsageError."""
     where = whole.at("exclude")
     if not isinstance(tables, list) or not all(isinstance(table, dict) and table for table in tables):
         raise UsageError(f"{where}: exclude must be a list of tables of axis = value.", "write [[exclude]]")

@@ -182,8 +182,6 @@ class _Entered:
         self._count = itertools.count(1)
 
     def count(self, owner: object, name: str) -> None:
-        """Count the entries of a barrier."""
-
         @_replaces(owner, name)
         def entered(original: Function, *args: object) -> object:
             os.pwrite(self._own, COUNT.pack(next(self._count)), 0)

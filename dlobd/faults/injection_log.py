@@ -25,7 +25,6 @@ class Injection:
 
     @property
     def ns(self) -> int:
-        """Measured duration."""
         return self.end_ns - self.start_ns
 
 

@@ -41,7 +41,6 @@ class Address:
 
     @property
     def url(self) -> str:
-        """The base URL."""
         return f"http://{self.netloc}"
 
 

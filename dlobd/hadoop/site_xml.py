@@ -27,8 +27,6 @@ def read_site(*sites: Path) -> dict[str, str]:
 
 
 class _Parser:
-    """Parser of one site file and of the files that it includes."""
-
     def __init__(self, site: Path, properties: dict[str, str], final: set[str]) -> None:
         self._site = site
         self._properties = properties

@@ -33,7 +33,6 @@ class Published:
 
     @property
     def bytes(self) -> int:
-        """Size of all members."""
         return sum(member.bytes for member in self.members)
 
 

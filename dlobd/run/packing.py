@@ -99,7 +99,6 @@ class Tarball:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all files."""
         return sum(path.lstat().st_size for path in self.files.values())
 
     def chunks(self) -> Iterator[bytes]:

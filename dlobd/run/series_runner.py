@@ -70,7 +70,6 @@ class _Recorder(RunObserver):
         self.busy_percent = 0.0
 
     def created(self, bundle: Bundle) -> None:
-        """Add the run of the current cell."""
         started = StartedRun(self.cell.repeat, self.cell.point, bundle.run_id, self.busy_percent)
         self.series = replace(self.series, begun=(*self.series.begun, started))
         write(self.series)

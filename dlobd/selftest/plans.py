@@ -34,7 +34,6 @@ class Plan:
 
     @property
     def control(self) -> bool:
-        """True if the run has no delay."""
         return not any(map(any, self.delays.values())) and not self.disk_bytes_per_s
 
     @property

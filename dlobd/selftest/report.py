@@ -109,7 +109,6 @@ def _coverage(rans: Sequence[SelftestRun]) -> list[Document]:
 
 
 def _facts(rans: Sequence[SelftestRun]) -> list[str]:
-    """Return date, machine, versions and runs, one line each."""
     settings = ", ".join(sorted({setting for ran in rans for setting in ran.plan.settings}))
     first = rans[0].record
     machine, versions = first.platform, first.versions

@@ -45,7 +45,6 @@ class Total:
 
     @property
     def errors_ns(self) -> tuple[int, ...]:
-        """Added minus injected time, per block."""
         return tuple(added - injected for added, injected in zip(self.added_ns, self.injected_ns, strict=True))
 
     @property

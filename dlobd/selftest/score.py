@@ -84,7 +84,6 @@ class Recovery:
 
     @property
     def ok(self) -> bool:
-        """True if the delay was found."""
         return self.verdict == "found"
 
 

@@ -158,7 +158,6 @@ def _without_hdfs(evidence: Evidence, kind: str) -> str | None:
 
 
 def _signal_name(number: int) -> str:
-    """Return a text such as `signal 9 (SIGKILL)`."""
     try:
         return f"signal {number} ({signal.Signals(number).name})"
     except ValueError:  # a real-time signal

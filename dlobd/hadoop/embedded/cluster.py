@@ -128,12 +128,10 @@ class EmbeddedCluster:
 
     @property
     def client_conf_dir(self) -> Path:
-        """HADOOP_CONF_DIR of clients."""
         return self.work_dir / "conf" / "client"
 
     @property
     def spark_conf_dir(self) -> Path:
-        """SPARK_CONF_DIR of spark-submit."""
         return configuration.spark_conf_dir(self.work_dir)
 
     @property
@@ -214,7 +212,6 @@ class EmbeddedCluster:
         return {name: rss_bytes(process) for name, process in self._alive().items()}
 
     def daemon_pids(self) -> dict[str, int]:
-        """Return the process ID of each running daemon."""
         return {name: process.pid for name, process in self._alive().items()}
 
     def status(self) -> ClusterStatus:

@@ -34,7 +34,6 @@ class Java:
 
     @property
     def command(self) -> Path:
-        """The `java` executable."""
         return self.home / "bin" / "java"
 
 

@@ -42,7 +42,6 @@ class ClusterState:
     version: int = STATE_VERSION
 
     def alive(self) -> dict[str, ProcessId]:
-        """Return the running daemons."""
         if self.domain != clock.domain():
             return {}
         return {name: process for name, process in self.processes.items() if process.alive}

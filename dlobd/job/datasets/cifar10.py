@@ -37,7 +37,6 @@ class Batch:
 
     @property
     def bytes(self) -> int:
-        """Size of the records."""
         return self.records * RECORD_BYTES
 
 

@@ -35,7 +35,6 @@ class Mnist(InMemory):
     permutes: ClassVar[bool] = True
 
     def files(self) -> list[Path]:
-        """Return the four files. See `dlobd.job.datasets.base.Dataset`."""
         variable = os.environ.get("DLOBD_DATA")
         users = Path(variable).expanduser() / "mnist" if variable else None
         # the user's folder may lack MNIST

@@ -58,7 +58,6 @@ class Synthetic:
         return cls(shape_of(e.synthetic_shape), e.synthetic_classes, e.train_samples, e.test_samples, e.seed)
 
     def files(self) -> list[Path]:
-        """Return an empty list: the data set has no files."""
         return []
 
     def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:

@@ -60,7 +60,6 @@ class Layout:
 
     @property
     def image_bytes(self) -> int:
-        """Size of an image."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
     @property
@@ -70,7 +69,6 @@ class Layout:
 
     @property
     def image(self) -> slice:
-        """The image inside the record."""
         return slice(self._parts[1], self._parts[1] + self.image_bytes)
 
     @property
@@ -85,7 +83,6 @@ class Layout:
 
     @property
     def example(self) -> slice:
-        """The serialised Example inside the record."""
         return slice(_HEADER_BYTES, self.record_bytes - _FOOTER_BYTES)
 
     @property

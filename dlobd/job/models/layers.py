@@ -161,14 +161,12 @@ class BatchNorm(tf.Module):  # type: ignore[misc]
         return values
 
     def take_batch_statistics(self) -> tuple[Any, Any]:
-        """See `FollowsBatches`."""
         if self._of_batch is None:
             raise ValueError(f"{self.name} was not called with training=True")
         statistics, self._of_batch = self._of_batch, None  # a traced tensor is invalid after its trace
         return statistics
 
     def update_moving_statistics(self, mean: Any, variance: Any) -> None:
-        """See `FollowsBatches`."""
         for moving, current in ((self.moving_mean, mean), (self.moving_variance, variance)):
             moving.assign_sub((1 - MOVING_DECAY) * (moving - current))
 

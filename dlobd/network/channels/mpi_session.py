@@ -131,7 +131,6 @@ class MpiSession:
         self.world.Allreduce(self.mpi.IN_PLACE, array, op=self.mpi.SUM)
 
     def barrier(self) -> MpiObject:
-        """Start a barrier; return the request."""
         return self.world.Ibarrier()
 
     def complete(

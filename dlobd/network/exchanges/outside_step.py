@@ -90,8 +90,7 @@ class Peers(ABC):
         """Sum the array in place; see `dlobd.network.collectives.all_reduce`."""
 
     @abstractmethod
-    def close(self) -> None:
-        """Leave the other ranks."""
+    def close(self) -> None: ...
 
     def carried(self) -> Sequence[Transfer]:
         """Return this rank's transfers since the last call, if they are known."""
