@@ -12,19 +12,17 @@ import math
 import os
 import stat
 import types
-import typing
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NewType, NotRequired, TypeGuard, TypeVar, Union, get_args, get_origin, is_typeddict
+from typing import Any, NotRequired, TypedDict, TypeVar, get_args
+
+import msgspec
 
 from dlobd.bundle.files import OUTPUTS, PARTS
+from dlobd.fields import decoded
 
 T = TypeVar("T")
-
-Loss = NewType("Loss", float)
-"""Float that may be infinite or NaN: the loss of a diverging training is not damaged evidence."""
 
 LIMIT_BYTES = 512 << 20
 """Maximum size of a file that is read. The largest log of a run of two hours had 40 MB."""
@@ -34,9 +32,6 @@ BLOCK_BYTES = 4 << 20
 
 OUTPUT_BYTES = 32 << 20
 """Size of the begin and of the end of an output of user code that are read."""
-
-MAX_INT = 2**63
-"""Bound for integers. Integers of evidence are counters and nanoseconds: more than 64 bits indicate damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +122,33 @@ def read_json(path: Path, shape: type[T]) -> T | Missing | Damaged:
     return Damaged(f"is damaged: {value.reason}") if isinstance(value, Damaged) else value
 
 
-def parse_json(text: str | bytes, shape: type[T]) -> T | Damaged:
-    """Parse a JSON value and check it against a type. The `reason` of Damaged is a whole sentence."""
+def parse_json(text: str | bytes, shape: type[T], infinite: bool = False) -> T | Damaged:
+    """Parse a JSON value and check it against a type. The `reason` of Damaged is a whole sentence.
+
+    Args:
+        infinite: True allows infinite floats: the loss of a diverging training is not damaged evidence.
+    """
+    floats: dict[str, Any] = {} if infinite else {"parse_float": _finite, "parse_constant": _finite}
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_int=_int64, **floats)
     except (ValueError, RecursionError) as error:
         return Damaged(f"not JSON ({str(error)[:80]})")
     problem = mismatch(value, shape)
     return value if problem is None else Damaged(problem)
+
+
+def _int64(digits: str) -> int:
+    number = int(digits)
+    if not -(2**63) <= number < 2**63:  # evidence has counters and nanoseconds: this is damage
+        raise ValueError(f"{digits[:20]}... has more than 64 bits")
+    return number
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits} is infinite")
+    return number
 
 
 def text(path: Path) -> str:
@@ -220,166 +234,38 @@ def _linked_directory(path: Path) -> str:
 
 # ---- shapes of JSON values
 
+_NONE: Mapping[str, Any] = types.MappingProxyType({})
 
-@dataclass(frozen=True, slots=True, eq=False)
+
 class Members:
-    """Shape of a JSON object whose member names are not Python identifiers: name -> shape."""
+    """Makes the type of a JSON object, also with member names that are not Python identifiers: name -> type."""
 
-    required: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    optional: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ListOf:
-    """Shape of an array of `Members`."""
-
-    item: Members
+    def __new__(cls, required: Mapping[str, Any] = _NONE, optional: Mapping[str, Any] = _NONE) -> Any:
+        """Return a TypedDict, which need not have literal names at run time."""
+        kinds = {**required, **{name: NotRequired[kind] for name, kind in optional.items()}}
+        return TypedDict("Members", kinds)  # type: ignore[operator]
 
 
-@dataclass(frozen=True, slots=True)
-class OrNull:
-    """Shape of `Members`, or null."""
-
-    value: Members
-
-
-def mismatch(value: object, shape: Any, where: str = "") -> str | None:
+def mismatch(value: object, shape: Any) -> str | None:
     """Compare a JSON value with a type; return its first difference, or None.
 
-    A dataclass matches an object with its fields. Members that a TypedDict does not declare are ignored. An int has
-    at most 64 bits; a bool is no int.
+    A dataclass matches an object with its fields. Members that a TypedDict does not declare are ignored.
     """
-    check = _checker(shape)
-    return check(value, where)
+    kinds = get_args(shape) if isinstance(shape, types.UnionType) else [shape]
+    problems = [_difference(value, kind) for kind in kinds]
+    # the problem of a nested member is more specific than "expected `null`"
+    return None if None in problems else max(filter(None, problems), key=len)
 
 
-Checker = Callable[[object, str], str | None]
-
-
-@cache
-def _checker(shape: Any) -> Checker:
-    if shape is Any or shape is object:
-        return lambda value, where: None
-    if shape is None or shape is type(None):
-        return lambda value, where: None if value is None else _differs(value, where, "null")
-    if shape is Loss:
-        return lambda value, where: None if is_int(value) or type(value) is float else _differs(value, where, "number")
-    if shape is float:
-        return lambda value, where: None if _is_number(value) else _differs(value, where, "number")
-    if shape is int:
-        return lambda value, where: None if is_int(value) else _differs(value, where, "64-bit integer")
-    if shape in (str, bool):
-        return lambda value, where: None if isinstance(value, shape) else _differs(value, where, shape.__name__)
-    if isinstance(shape, Members):
-        return _object_checker({**shape.required, **shape.optional}, shape.required.keys())
-    if isinstance(shape, ListOf):
-        return _list_checker(_checker(shape.item))
-    if isinstance(shape, OrNull):
-        return _union_checker([_checker(None), _checker(shape.value)])
-    if is_typeddict(shape):
-        # with postponed annotations, __required_keys__ has members that are NotRequired
-        hints = typing.get_type_hints(shape, include_extras=True)
-        optional = {name for name, hint in hints.items() if get_origin(hint) is NotRequired}
-        return _object_checker(typing.get_type_hints(shape), shape.__required_keys__ - optional)
-    if dataclasses.is_dataclass(shape):
-        needed = {f.name for f in dataclasses.fields(shape) if f.default is f.default_factory is dataclasses.MISSING}
-        return _object_checker(typing.get_type_hints(shape), needed, closed=True)
-    origin, arguments = get_origin(shape), get_args(shape)
-    if origin in (Union, types.UnionType):
-        return _union_checker([_checker(argument) for argument in arguments])
-    if origin is Literal:
-        return lambda value, where: None if value in arguments else _differs(value, where, f"one of {arguments}")
-    if origin is list:
-        return _list_checker(_checker(arguments[0]))
-    if origin is tuple:
-        if arguments[1:] == (...,):
-            return _list_checker(_checker(arguments[0]))
-        return _tuple_checker([_checker(argument) for argument in arguments])
-    if origin is dict and arguments[0] is str:
-        return _dict_checker(_checker(arguments[1]))
-    raise TypeError(f"no JSON value has the type {shape}")
-
-
-def is_int(value: object) -> TypeGuard[int]:
-    """Return True for an integer of at most 64 bits; not for a bool."""
-    return type(value) is int and -MAX_INT <= value < MAX_INT
-
-
-def _is_number(value: object) -> bool:
-    # 1e400 is read as infinity
-    return is_int(value) or (type(value) is float and not math.isinf(value))
-
-
-def _object_checker(shapes: Mapping[str, Any], required: Set[str], *, closed: bool = False) -> Checker:
-    members = {name: _checker(shape) for name, shape in shapes.items()}
-
-    def check(value: object, where: str) -> str | None:
-        if not isinstance(value, dict):
-            return _differs(value, where, "object")
-        for name, check_member in members.items():
-            inner = f"{where}.{name}" if where else name
-            if name in value:
-                if problem := check_member(value[name], inner):
-                    return problem
-            elif name in required:
-                return f"{inner} is missing"
-        if closed and (unknown := value.keys() - members.keys()):
-            return f"{where or 'the value'} has an unknown member {min(unknown)}"
-        return None
-
-    return check
-
-
-def _union_checker(checkers: list[Checker]) -> Checker:
-    def check(value: object, where: str) -> str | None:
-        problems = [check_value(value, where) for check_value in checkers]
-        if None in problems:
-            return None
-        # the problem of a nested member is more specific than "is not null"
-        return max((problem for problem in problems if problem), key=len)
-
-    return check
-
-
-def _list_checker(check_item: Checker) -> Checker:
-    def check(value: object, where: str) -> str | None:
-        if not isinstance(value, list):
-            return _differs(value, where, "array")
-        return next((problem for i, item in enumerate(value) if (problem := check_item(item, f"{where}[{i}]"))), None)
-
-    return check
-
-
-def _tuple_checker(checkers: list[Checker]) -> Checker:
-    def check(value: object, where: str) -> str | None:
-        if not isinstance(value, list) or len(value) != len(checkers):
-            return _differs(value, where, f"array of {len(checkers)}")
-        pairs = enumerate(zip(checkers, value, strict=True))
-        return next(
-            (problem for i, (check_item, item) in pairs if (problem := check_item(item, f"{where}[{i}]"))), None
-        )
-
-    return check
-
-
-def _dict_checker(check_value: Checker) -> Checker:
-    def check(value: object, where: str) -> str | None:
-        if not isinstance(value, dict):
-            return _differs(value, where, "object")
-        problems = (check_value(item, f"{where}.{name}" if where else name) for name, item in value.items())
-        return next(filter(None, problems), None)
-
-    return check
-
-
-def _differs(value: object, where: str, wanted: str) -> str:
-    if isinstance(value, dict | list):
-        kind = "an object" if isinstance(value, dict) else "an array"
-    else:
-        shown = json.dumps(value, default=str)
-        kind = shown if len(shown) <= 40 else f"{shown[:37]}..."
-    return f"{where or 'the value'} is {kind}, not {_article(wanted)} {wanted}"
-
-
-def _article(noun: str) -> str:
-    return "an" if noun[0] in "aeiou" else "a"
+def _difference(value: Any, kind: Any) -> str | None:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at `$")
+        return f"{path.strip('.`') or 'the value'}: {text[0].lower()}{text[1:]}"
+    if dataclasses.is_dataclass(kind):
+        try:
+            decoded(kind, value)  # type: ignore[arg-type]
+        except TypeError as error:  # an unknown member
+            return str(error)
+    return None

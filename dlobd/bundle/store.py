@@ -97,7 +97,7 @@ class Bundle:
         if isinstance(run, reading.Missing):
             raise BundleError(f"{path} cannot be read: No such file or directory.", "dlobd show latest")
         version = run.get("schema_version") if isinstance(run, dict) else None
-        if isinstance(run, reading.Damaged) or not reading.is_int(version):
+        if isinstance(run, reading.Damaged) or type(version) is not int:
             raise BundleError(f"{path} is damaged: it is not the record of a run.")
         if version != SCHEMA_VERSION:
             raise BundleError(

@@ -7,6 +7,7 @@ damaged last line is an exception: a killed driver may leave one.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dlobd.bundle import reading
 from dlobd.bundle.reading import Members
@@ -163,7 +164,7 @@ _PYTHON_TIME = "time to execute Python code"
 _CPUS = Members(optional={"cpus": Members({"Amount": float})})
 
 
-def _counters(text: str, **groups: str) -> Members:
+def _counters(text: str, **groups: str) -> Any:
     """Return the shape of an object with integers. `groups`: objects inside it, with `_` for a space in the name."""
     inner = {name.replace("_", " "): _counters(names) for name, names in groups.items()}
     return Members(optional={**dict.fromkeys(re.split(r",\s+", text), int), **inner})
@@ -183,7 +184,7 @@ _METRICS = _counters(
 _EVENTS = {
     _TASK_END: Members(
         {**_STAGE, "Task Info": _TASK, "Task End Reason": Members({"Reason": str}, {"Description": str})},
-        {"Task Metrics": reading.OrNull(_METRICS)},
+        {"Task Metrics": _METRICS | None},
     ),
     _JOB: Members({"Job ID": int}, {"Properties": dict[str, str] | None}),
     _SUBMITTED: Members({"Stage Info": Members(_STAGE, {"Resource Profile Id": int})}),

@@ -421,7 +421,7 @@ class Evidence:
     @cached_property
     def _results(self) -> dict[str, facts.RankResult | Damaged]:
         markers = {name: text for name, text in self.markers.items() if name.startswith("rank-")}
-        return {name: reading.parse_json(text, facts.RankResult) for name, text in markers.items()}
+        return {name: reading.parse_json(text, facts.RankResult, infinite=True) for name, text in markers.items()}
 
     def on_file(self, name: str) -> bool:
         """Return True if the bundle has a regular file of that name."""

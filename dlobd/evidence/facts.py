@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, TypeVar
 
 from dlobd.bundle import files, reading
-from dlobd.bundle.reading import Damaged, Loss, Missing
+from dlobd.bundle.reading import Damaged, Missing
 from dlobd.errors import BundleError
 from dlobd.network.verdict.evidence import Snapshot
 from dlobd.record.resources import PageCache
@@ -201,7 +201,7 @@ class RankResult(TypedDict):
     index: int
     steps: int
     samples: int
-    losses: list[Loss]
+    losses: list[float]
     loop_ns: NotRequired[int | None]
     machine: NotRequired[dict[str, str | int]]  # hardware of the rank
     test: NotRequired[Test | None]
@@ -222,8 +222,8 @@ DOCUMENTS: dict[str, Any] = {
     files.CLIENT_INTERFACES: Snapshot,
     files.CHECKSUMS: Checksums,
     files.RM_APPLICATION: RmApplication,
-    files.RM_ATTEMPTS: object,
-    files.NM_CONTAINERS: list[object],
+    files.RM_ATTEMPTS: Any,
+    files.NM_CONTAINERS: list[Any],
     files.DAEMONS: list[Daemon],
 }
 """Name of each JSON document of a bundle -> its type."""

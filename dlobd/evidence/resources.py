@@ -3,11 +3,12 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 
 from dlobd.bundle import reading
-from dlobd.bundle.reading import ListOf, Members
+from dlobd.bundle.reading import Members
 from dlobd.columns import Ints, scaled
 from dlobd.spans import JsonMap
 
@@ -208,11 +209,13 @@ def _all(kind: object, names: str) -> dict[str, object]:
     return dict.fromkeys(names.split(), kind)
 
 
+_GPU: Any = Members({"name": str, "memory_bytes": int})
+
 LINES: dict[str, Members] = {
     "host": Members(
         _all(str, "host domain machine")
         | _all(int, "cores memory_bytes period_ns sampler")
-        | {"roots": dict[str, int], "gpus": ListOf(Members({"name": str, "memory_bytes": int}))}
+        | {"roots": dict[str, int], "gpus": list[_GPU]}
     ),
     "process": Members(
         {"name": str, "start_ns": int | None, **_all(int, "pid parent"), **_all(str | None, "main_class executor")}

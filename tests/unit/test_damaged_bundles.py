@@ -84,10 +84,14 @@ def test_large_files_and_links_are_not_read_and_other_shapes_are_described(tmp_p
     assert reading.read_text(tmp_path / "bundle" / "logs" / "a") == reading.Damaged("lies below logs, which is a link")
     assert dict(reading.damage(tmp_path / "bundle")) == {"logs": "is not a directory"}
     assert reading.mismatch({"a": [1, 2]}, dict[str, list[int]]) is None
-    assert reading.mismatch({"a": [1, "2"]}, dict[str, list[int]]) == 'a[1] is "2", not a 64-bit integer'
-    assert reading.mismatch(True, int) == "the value is true, not a 64-bit integer"
-    assert reading.mismatch(10**40, int | None) is not None
-    assert reading.mismatch([], dict[str, int]) == "the value is an array, not an object"
+    assert reading.mismatch({"a": [1, "2"]}, dict[str, list[int]]) == "[...][1]: expected `int`, got `str`"
+    assert reading.mismatch(True, int) == "the value: expected `int`, got `bool`"
+    assert reading.mismatch([], dict[str, int]) == "the value: expected `object`, got `array`"
+    assert reading.parse_json(f"{10**40}", int) == reading.Damaged(
+        "not JSON (10000000000000000000... has more than 64 bits)"
+    )
+    assert reading.parse_json("1e400", float) == reading.Damaged("not JSON (1e400 is infinite)")
+    assert reading.parse_json("-Infinity", float, infinite=True) == float("-inf")
     assert isinstance(reading.parse_json("[" * NESTED, list[int]), reading.Damaged)
 
 
