@@ -266,9 +266,7 @@ def make_writable(directory: Path) -> None:
         if not os.access(directory, os.W_OK | os.X_OK):
             raise PermissionError(f"user id {os.getuid()} may not write there")
     except OSError as error:
-        raise SetupError(
-            f"The directory {directory} cannot be used: {error}.", "set DLOBD_CACHE to a directory you can write to."
-        ) from error
+        raise SetupError(f"{directory} cannot be used: {error}.", "set DLOBD_CACHE to another directory.") from error
 
 
 def sha256_of(path: Path) -> str:

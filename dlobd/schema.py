@@ -140,9 +140,7 @@ class LayerTime:
         "Upper bound of ns.",
         "`ns` + resolution of each boundary with another layer + `hi_ns` of its own intervals; at most the wall time",
     )
-    measured_ns: int = member(
-        "Part of ns in calls or phases with an observed start and end.", "sum of its segments whose span is `measured`"
-    )
+    measured_ns: int = member("Part of ns with an observed start and end.", "sum of its `measured` segments")
     between_marks_ns: int = member(
         "Part of ns between two marks of different events, without evidence of the time in between.",
         "sum of its segments whose span is `between marks`, or of unknown kind, or without an observed end",
@@ -200,21 +198,15 @@ class Experiment(Submission):
         "Interval of decays; 0 without schedule `step`.", (0, 10_000), unit="epochs", default=0.0
     )
     learning_rate_decay_factor: float = setting("Factor of a decay; 0 without schedule `step`.", (0, 1), default=0.0)
-    warmup_epochs: float = setting(
-        "Duration of the linear rise of the learning rate.", (0, 10_000), unit="epochs", default=0.0
-    )
+    warmup_epochs: float = setting("Linear rise of the learning rate.", (0, 10_000), unit="epochs", default=0.0)
     train_samples: int = setting("Samples per epoch, in total over all ranks.", (1, 10**9), unit="samples")
     test_samples: int = setting("Samples evaluated after training.", (1, 10**9), unit="samples")
     checkpoint_every_steps: int = setting("Number of steps between rank 0's checkpoints.", (1, 10**9), unit="steps")
     min_accuracy: float = setting("Lowest test accuracy of a valid run.", (0, 1), unit="share")
     seed: int = setting("Random seed for the data order and the initial weights.", (0, 2**31 - 1))
     synthetic_shape: str = setting("Shape of an image of data set synthetic: 1 to 4 sizes.", default="32x32x3")
-    synthetic_classes: int = setting(
-        "Number of classes of data set synthetic.", (1, 1_000_000), unit="classes", default=10
-    )
-    block_size_mb: int = setting(
-        "HDFS block size of input; 0: one block per file.", (0, 1 << 20), unit="MiB", default=0
-    )
+    synthetic_classes: int = setting("Classes of data set synthetic.", (1, 1_000_000), unit="classes", default=10)
+    block_size_mb: int = setting("HDFS block size of input; 0: a block per file.", (0, 1 << 20), unit="MiB", default=0)
     augment: str = setting("Augmentation of the training images.", "augmentations", default="none")
     max_steps: int = setting("Maximum number of steps; 0: no limit.", (0, 10**9), unit="steps", default=0)
     max_seconds: int = setting("Maximum training time; 0: no limit.", (0, _WEEK_S), unit="s", default=0)
@@ -234,17 +226,11 @@ class Experiment(Submission):
     )
     executor_cores: int = setting("Cores of an executor's container.", (1, 1024), unit="cores", default=1)
     page_cache: str = setting("Training files in the page cache before the window.", "page-caches", default="as-is")
-    model_sha256: str = setting(
-        "SHA-256 of the model's FILE.py; computed.", default="", pattern=SHA256_OR_EMPTY, axis=False
-    )
-    dataset_sha256: str = setting(
-        "SHA-256 of the data set's FILE.py; computed.", default="", pattern=SHA256_OR_EMPTY, axis=False
-    )
+    model_sha256: str = setting("Computed SHA-256 of its FILE.py.", default="", pattern=SHA256_OR_EMPTY, axis=False)
+    dataset_sha256: str = setting("Computed SHA-256 of its FILE.py.", default="", pattern=SHA256_OR_EMPTY, axis=False)
     channel_library: str = setting("Library that implements the channel.", "libraries", default="auto")
     exchange_fusion_mb: int = setting("Largest message of dlobd's own exchanges.", (1, 1024), unit="MiB", default=64)
-    exchange_servers: int = setting(
-        "Servers of exchanges ps, ps-async and tf-ps.", (1, 1000), unit="servers", default=1
-    )
+    exchange_servers: int = setting("Servers of exchanges ps, ps-async, tf-ps.", (1, 1000), unit="servers", default=1)
     planes: str = setting("Traffic that should use the channel.", "planes", default="exchange")
     queue: str = setting("Queue of YARN; empty: the cluster's default.", default="")
     spark_conf: str = setting("Settings of Spark: KEY=VALUE KEY=VALUE, quoted as in a shell.", default="")

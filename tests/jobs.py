@@ -22,12 +22,12 @@ EXAMPLE = {
 }
 
 
-DEFAULTS: dict[str, Any] = {"str": "", "int": 1, "float": 0.5, "tuple[int, ...]": (28, 28)}
+DEFAULTS: dict[Any, Any] = {str: "", int: 1, float: 0.5, tuple[int, ...]: (28, 28)}
 
 
 def job(directory: Path, **changes: Any) -> Job:
     """A job whose storage is this machine's own directories."""
-    fields = {field.name: str(field.type) for field in dataclasses.fields(Job)}
+    fields = {field.name: field.type for field in dataclasses.fields(Job)}
     values = {name: EXPERIMENT_DEFAULTS.get(name, DEFAULTS.get(kind, "")) for name, kind in fields.items()}
     values |= {**EXAMPLE, "run_dir": str(directory / "run"), "webhdfs_url": "", **changes}
     steps = values.pop("steps", values["epochs"])

@@ -298,9 +298,7 @@ def find(ref: str | Path, out: Path) -> Bundle:
         inside = sorted(entry for entry in (*path.glob("*"), *path.glob("*/*")) if RUN_ID.fullmatch(entry.name))
         has = f"is a directory of runs, such as {inside[-1]}" if inside else "is not a bundle: it has no run.json"
         raise BundleError(f"{path} {has}.", "name a bundle, which is a directory with run.json")
-    raise BundleError(
-        f"there is no run {ref} in {searched}.", "use a bundle path, a run ID or 'latest', or set --out DIR"
-    )
+    raise BundleError(f"there is no run {ref} in {searched}.", "use a path, a run ID or 'latest', or set --out DIR")
 
 
 def validate(run: Any, label: str) -> None:
@@ -317,9 +315,7 @@ def validate(run: Any, label: str) -> None:
     for layer in run["layers"]:
         known = [layer[name] for name in ("measured_ns", "between_marks_ns", "named_wait_ns", "unexplained_ns")]
         if sum(known) != layer["ns"]:
-            raise BundleError(
-                f"{label}: the degrees of evidence of {layer['layer']} sum to {sum(known)} ns, not to {layer['ns']} ns."
-            )
+            raise BundleError(f"{label}: the parts of {layer['layer']} sum to {sum(known)}, not to {layer['ns']} ns.")
 
 
 @cache

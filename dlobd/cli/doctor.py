@@ -34,14 +34,13 @@ def doctor(
     from dlobd.report.sentences import machine_line
     from dlobd.run.machine_noise import measure
     from dlobd.run.preflight import machine
-    from dlobd.run.preflight.listeners import listeners
 
     findings = machine.examine(hadoop_conf, require or (), allow_soft)
     measured = measure() if noise else None
     if as_json:
         document = {
             "findings": [dataclasses.asdict(finding) for finding in findings],
-            "listeners": [dataclasses.asdict(listener) for listener in listeners(hadoop_conf)],
+            "listeners": [dataclasses.asdict(listener) for listener in machine.listeners(hadoop_conf)],
             "noise": measured and dataclasses.asdict(measured) | {"sentence": machine_line(measured)},
         }
         print_json(document)
@@ -53,7 +52,7 @@ def doctor(
                 + f"  Next: {finding.remedy}" * bool(finding.remedy)
             )
         print("Ports open during a run:")
-        for listener in listeners(hadoop_conf):
+        for listener in machine.listeners(hadoop_conf):
             print(f"  {listener.program}: {listener.address}; protected by {listener.protected}")
         if measured:
             print(machine_line(measured))

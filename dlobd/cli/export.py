@@ -59,9 +59,7 @@ def _anchor(evidence: Evidence) -> ClockAnchor:
     """Return the clock anchor to convert all times: a single one keeps their order if the wall clock was adjusted.
     Raises BundleError if the evidence has no anchor."""
     if not evidence.anchors:
-        raise BundleError(
-            f"{evidence.path} does not record the wall-clock time of the run's window.", "export another run"
-        )
+        raise BundleError(f"{evidence.path} does not record the wall-clock time of its window.", "export another run")
     return evidence.anchors[0]
 
 

@@ -40,15 +40,9 @@ JobPython = Annotated[
     str | None,
     typer.Option("--python", metavar="INTERPRETER", help="Python of your script, with this path on each node."),
 ]
-With = Annotated[
-    list[str] | None, typer.Option("--with", metavar="PACKAGE", help="Package that your script needs; repeatable.")
-]
-Requirements = Annotated[
-    Path | None, typer.Option("--requirements", metavar="FILE", help="Packages that your script needs, as for pip.")
-]
-Repeats = Annotated[
-    int, typer.Option("--repeats", min=1, max=1000, help="Runs per experiment or point; rerun the command to resume.")
-]
+With = Annotated[list[str] | None, typer.Option("--with", metavar="PACKAGE", help="Package for a script; repeatable.")]
+Requirements = Annotated[Path | None, typer.Option("--requirements", metavar="FILE", help="Requirements file of pip.")]
+Repeats = Annotated[int, typer.Option("--repeats", min=1, max=1000, help="Repetitions; rerun the command to resume.")]
 OrderSeed = Annotated[int, typer.Option("--seed", help="Seed for the run order.")]
 Allow = Annotated[
     list[str] | None,

@@ -150,9 +150,7 @@ def pairs(first: str, second: str | None, out: Path) -> list[tuple[RunSet, RunSe
     if both := [label for label in baselines if label in candidates]:
         return [(baselines[label], candidates[label]) for label in both]
     several = first if len(baselines) > 1 else second
-    raise UsageError(
-        f"{several} has several points, but {first} and {second} share no point.", f"choose one: '{several}:POINT'"
-    )
+    raise UsageError(f"{several} has several points, but {first} and {second} share none.", f"use '{several}:POINT'")
 
 
 def _of_directory(path: Path, inside: Sequence[store.Bundle]) -> RunSet:

@@ -168,9 +168,7 @@ def _digests(values: Mapping[str, Value], given: Mapping[str, object], at: Calla
     hashes = {}
     for field, sha256 in _HASH_OF.items():
         if sha256 in given:
-            raise UsageError(
-                f"{at(sha256)}: {sha256} cannot be set: it is computed from the file that {field} names.", "omit it"
-            )
+            raise UsageError(f"{at(sha256)}: {sha256} is computed from the file of {field}.", "omit it")
         if (ref := MemberRef(values.get(field, ""))).path:
             try:
                 hashes[sha256] = sha256_of(ref.read())

@@ -110,9 +110,7 @@ def from_line(
         note(text)
     values = _overrides(overrides)
     if values.get("scheduler", "yarn") != "yarn":
-        raise UsageError(
-            f"--set scheduler={values['scheduler']}: a spark-submit command runs on YARN.", "use dlobd run --job"
-        )
+        raise UsageError(f"--set scheduler={values['scheduler']}: submit commands run on YARN.", "use dlobd run --job")
     if _is_true(given.get(DYNAMIC)):
         named = [given[key] for key in INITIAL if key in given and given[key].value.isdecimal()]
         if first := max(named, key=lambda one: int(one.value), default=None):
@@ -206,13 +204,9 @@ def _build(
     values |= given
     where = {name: f"--set {name}={value}" for name, value in given.items()} | dict(by_line)
     if values["scheduler"] == "none":
-        raise UsageError(
-            "scheduler none runs only dlobd's own trainers: it cannot record your script.", "--set scheduler=yarn"
-        )
+        raise UsageError("scheduler none runs only dlobd's trainers, and not your script.", "--set scheduler=yarn")
     if not values["executor_memory_mb"]:
-        raise UsageError(
-            "executor_memory_mb 0: the memory of your own script cannot be derived.", "--set executor_memory_mb=1024"
-        )
+        raise UsageError("executor_memory_mb 0: dlobd derives no script's memory.", "--set executor_memory_mb=1024")
     changed, lines = ways.implied(values, where)
     values |= changed
     if values["launcher"] not in DAEMONS:
@@ -221,10 +215,7 @@ def _build(
             f"--set launcher={' or '.join(DAEMONS)}",
         )
     if values["deploy_mode"] == "cluster" and Path(script).name == ENTRY:
-        raise UsageError(
-            f"{script}: in cluster mode this name clashes with dlobd's own {ENTRY} in the container.",
-            "rename the script",
-        )
+        raise UsageError(f"{script}: in cluster mode this name clashes with dlobd's {ENTRY}.", "rename the script")
     if values["deploy_mode"] == "cluster" and (wrong := re.search(r'[",$`\\\n]', Path(script).name)):
         raise UsageError(
             f"The name of script {script} contains the character {wrong[0]!r}, which Spark and YARN's launch "
@@ -278,9 +269,7 @@ def _refuse(line: spark_options.Line, settings: Mapping[str, Given], python: str
         if name in given:
             raise UsageError(f"{name} does not submit a job to this cluster.", "omit it")
     if "--class" in given:
-        raise UsageError(
-            f"--class: {line.script} would run in the JVM only, and dlobd records only Python.", "name a .py file"
-        )
+        raise UsageError(f"--class: {line.script} runs in the JVM, and dlobd records only Python.", "name a .py file")
     ours = (python,) if python else own_pythons()
     environments = ("spark.yarn.appMasterEnv", "spark.executorEnv")
     variables = [f"{one}.{name}" for one in environments for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")]

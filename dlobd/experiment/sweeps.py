@@ -67,9 +67,7 @@ def load(
     spark.apply(values, sources)
     for name in axes:
         if name in sources and sources[name].option:
-            raise UsageError(
-                f"{sources[name].label}: {name} is an axis of this sweep.", "remove the option or the axis"
-            )
+            raise UsageError(f"{sources[name].label}: {name} is an axis of the sweep.", "remove the option or the axis")
     values.setdefault("name", path.stem)
     base = {name: check(name, value, sources.get(name, whole)) for name, value in values.items()}
     # strong scaling needs the number of workers outside of [axes] too, for the global batch
@@ -151,9 +149,7 @@ def _axes(table: object, whole: Source) -> dict[str, tuple[Value, ...]]:
         if name not in AXES:
             raise UsageError(f"{where}: {unknown('axis', name, AXES)}")
         if not isinstance(levels, list):
-            raise UsageError(
-                f"{where}: axis {name} must be a list of values, not {levels!r}.", f"{name} = [{levels!r}]"
-            )
+            raise UsageError(f"{where}: axis {name} must be a list, not {levels!r}.", f"{name} = [{levels!r}]")
         if not levels:
             raise UsageError(f"{where}: axis {name} is empty.", "give it values, or remove it")
         found = tuple(check(name, level, whole) for level in levels)

@@ -23,9 +23,7 @@ class UserConfig:
     hadoop_conf: str = setting("Configuration directory of an external cluster: `--hadoop-conf`.", default="")
     queue: str = setting("Queue of YARN for jobs on an external cluster: `--queue`.", default="")
     price: float = setting("Price of the cluster per hour; 0: none: `--price-per-hour`.", (0, 1e9), default=0.0)
-    noise: float = setting(
-        "Noise that findings assume for fewer than 6 earlier runs; 0: 0.1.", (0, 1), unit="share", default=0.0
-    )
+    noise: float = setting("Noise assumed for fewer than 6 earlier runs; 0: 0.1.", (0, 1), unit="share", default=0.0)
 
 
 KEYS = settings_of(UserConfig)

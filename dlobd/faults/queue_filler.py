@@ -55,9 +55,7 @@ def filled(cluster: EmbeddedCluster, memory_mb: int = 0) -> Iterator[Filler]:
         _until(lambda: int(str(state()["allocatedMB"])) > 0, "got its container")
         yield Filler(application_id, release)
     except requests.RequestException as error:
-        raise ClusterError(
-            f"YARN did not accept another application: {error}.", "check `dlobd cluster status`"
-        ) from None
+        raise ClusterError(f"YARN accepted no other application: {error}.", "check `dlobd cluster status`") from None
     finally:
         release()
         _until(lambda: state()["state"] == "KILLED", "ended")

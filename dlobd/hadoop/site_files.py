@@ -116,18 +116,14 @@ class HadoopConf:
 
     def check_supported(self) -> None:
         """Raise UsageError if dlobd's HTTP clients cannot use the cluster."""
-        remedy = (
-            "use a cluster without it; dlobd speaks WebHDFS and YARN's REST by plain HTTP with simple authentication"
-        )
+        remedy = "use a cluster without it; dlobd speaks plain HTTP with simple authentication"
         for key, refused in (
             ("hadoop.security.authentication", "kerberos"),
             ("dfs.http.policy", "HTTPS_ONLY"),
             ("yarn.http.policy", "HTTPS_ONLY"),
         ):
             if self.get(key).upper() == refused.upper():
-                raise UsageError(
-                    f"The cluster of {self.directory} has {key}={refused}, which dlobd does not support.", remedy
-                )
+                raise UsageError(f"The cluster of {self.directory} has the unsupported {key}={refused}.", remedy)
         if self.get("dfs.webhdfs.enabled", "true").lower() == "false":
             raise UsageError(
                 f"The cluster of {self.directory} has dfs.webhdfs.enabled=false, but dlobd stages data over WebHDFS.",

@@ -22,12 +22,8 @@ class HostUse:
     cores: int = member("Number of CPU cores.", "psutil")
     memory_bytes: int = member("Size of the memory.", "psutil")
     sampled_ns: int = member("Sampled part of the window.", "overlap of the window with [first sample, last sample]")
-    cpu_busy_ns: int = member(
-        "CPU time of all processes of the machine.", f"{COUNTER}; /proc/stat: user, nice, system, irq, softirq"
-    )
-    cpu_stolen_ns: int = member(
-        "CPU time that the hypervisor gave to other virtual machines.", f"{COUNTER}; /proc/stat: steal"
-    )
+    cpu_busy_ns: int = member("CPU time of all processes.", f"{COUNTER}; /proc/stat: user, nice, system, irq, softirq")
+    cpu_stolen_ns: int = member("CPU time that the hypervisor gave to other machines.", f"{COUNTER}; /proc/stat: steal")
     processes_cpu_ns: int = member(
         "CPU time of the sampled processes.",
         "sum of user and system time of dlobd, the cluster's daemons and all their descendants",
@@ -43,11 +39,9 @@ class HostUse:
     disk_written_bytes: int | None = member(
         "Bytes written to the machine's disks; null without disks.", f"{COUNTER}; disks with hardware"
     )
-    loopback_bytes: int | None = member(
-        "Bytes sent over loopback; each byte counts once.", f"{COUNTER}; received on `lo`"
-    )
+    loopback_bytes: int | None = member("Bytes sent over loopback, counted once.", f"{COUNTER}; received on `lo`")
     net_received_bytes: int = member(
-        "Bytes received over network interfaces other than loopback.",
+        "Bytes received over interfaces other than loopback.",
         f"{COUNTER}; interfaces with hardware; in a container all except `lo`",
     )
     net_sent_bytes: int = member("Bytes sent over these interfaces.", "as `net_received_bytes`")
@@ -63,15 +57,9 @@ class ProcessUse:
     name: str = member("Process name in the kernel.")
     count: int = member("Number of processes in this row.", "psutil", unit="processes")
     cpu_ns: int = member("CPU time in the window.", f"{COUNTER}; from 0 at the process's start; in ticks of 10 ms")
-    rss_peak_bytes: int = member(
-        "Peak of the resident memory; for several processes, the largest peak.", "largest sample"
-    )
-    read_bytes: int | None = member(
-        "Bytes read from disks; null if the kernel does not report it.", f"{COUNTER}; /proc/PID/io"
-    )
-    write_bytes: int | None = member(
-        "Bytes written to disks; null if the kernel does not report it.", f"{COUNTER}; /proc/PID/io"
-    )
+    rss_peak_bytes: int = member("Peak of the resident memory; of several processes, the largest.", "largest sample")
+    read_bytes: int | None = member("Bytes read from disks; null if not reported.", f"{COUNTER}; /proc/PID/io")
+    write_bytes: int | None = member("Bytes written to disks; null if not reported.", f"{COUNTER}; /proc/PID/io")
 
 
 @described()
@@ -80,12 +68,8 @@ class LayerUse:
 
     layer: str = member("A layer, or unattributed.")
     ns: int = member("Wall time of the layer.", "as `layers[].ns`, and `unattributed_ns`")
-    sampled_ns: int = member(
-        "Sampled part of the layer's wall time.", "as `hosts[].sampled_ns`, over the layer's segments"
-    )
-    cpu_busy_share: float | None = member(
-        "Fraction of all cores that was busy.", "`cpu_busy_ns / (sampled_ns * cores)`"
-    )
+    sampled_ns: int = member("Sampled wall time of the layer.", "as `hosts[].sampled_ns`, over the layer's segments")
+    cpu_busy_share: float | None = member("Busy fraction of all cores.", "`cpu_busy_ns / (sampled_ns * cores)`")
     gpu_busy_share: float | None = member(
         "Fraction of the time in which GPUs were busy; null without a GPU.",
         "mean over the GPUs, as `gpus[].busy_share`",
@@ -93,10 +77,8 @@ class LayerUse:
     cpu_busy_ns: int | None = member("CPU time.", f"{LAYER_COUNTER}; the sum over the layers is the host's CPU time")
     disk_read_bytes: int | None = member("Bytes read from disks.", LAYER_COUNTER)
     disk_written_bytes: int | None = member("Bytes written to disks.", LAYER_COUNTER)
-    loopback_bytes: int | None = member("Bytes sent over loopback; each byte counts once.", LAYER_COUNTER)
-    net_received_bytes: int | None = member(
-        "Bytes received over network interfaces other than loopback.", LAYER_COUNTER
-    )
+    loopback_bytes: int | None = member("Bytes sent over loopback, counted once.", LAYER_COUNTER)
+    net_received_bytes: int | None = member("Bytes received over interfaces other than loopback.", LAYER_COUNTER)
     net_sent_bytes: int | None = member("Bytes sent over these interfaces.", LAYER_COUNTER)
 
 
@@ -120,9 +102,7 @@ class ResourceUse:
 
     period_ns: int = member("Requested sampling period.", "constant of the sampler")
     samples: int = member("Samples in the window.", "evidence/resources.jsonl")
-    longest_gap_ns: int = member(
-        "Longest time between two samples.", "largest difference between timestamps of successive samples"
-    )
+    longest_gap_ns: int = member("Longest time between two samples.", "largest difference of successive timestamps")
     cost_ns: int = member("CPU time of dlobd's sampler in the window.", "CPU clock of the sampler")
     hosts: tuple[HostUse, ...] = member("The sampled machines.")
     processes: tuple[ProcessUse, ...] = member("The run's processes, and all other processes grouped by name.")
@@ -149,19 +129,13 @@ class LaneTime:
     )
     waiting_lo_ns: int = member("Lower bound of waiting_ns.", "as `on_core_lo_ns`")
     waiting_hi_ns: int = member("Upper bound of waiting_ns.", "as `on_core_hi_ns`")
-    on_core_ns: int = member(
-        "Time on a core.", "growth of the counters of each segment's thread, interpolated between two readings"
-    )
-    waiting_ns: int = member(
-        "Time in the run queue, waiting for a core.", "as `on_core_ns`; second number of schedstat"
-    )
+    on_core_ns: int = member("Time on a core.", "growth of the counters of each segment's thread, interpolated")
+    waiting_ns: int = member("Time of waiting for a core.", "as `on_core_ns`; second number of schedstat")
     blocked_ns: int = member(
         "Time blocked: asleep, or waiting for a lock, a disk or a message.",
         "`ns - on_core_ns - waiting_ns - unknown_ns`",
     )
-    unknown_ns: int = member(
-        "Time without readings of the thread, or without a thread of the run.", "remainder of `ns`"
-    )
+    unknown_ns: int = member("Time without readings, or without a thread of the run.", "remainder of `ns`")
 
 
 @described()
@@ -187,16 +161,12 @@ class ThreadUse:
     on_core_ns: int | None = member(
         "Time on a core of all threads of the process, including ended threads.", f"{THREADS}; the process's CPU clock"
     )
-    waiting_ns: int | None = member(
-        "Time in the run queue of all observed threads.", "sum of their last readings; schedstat"
-    )
+    waiting_ns: int | None = member("Run queue time of all observed threads.", "sum of their last readings; schedstat")
     ended_on_core_ns: int | None = member(
         "Part of on_core_ns used by threads that ended between readings.",
         "`on_core_ns` - sum of the threads' last readings",
     )
-    read_bytes: int | None = member(
-        "Bytes read from disks; null if the kernel does not report it.", f"{THREADS}; /proc/PID/io"
-    )
+    read_bytes: int | None = member("Bytes read from disks; null if not reported.", f"{THREADS}; /proc/PID/io")
     major_faults: int | None = member("Page faults that read from a disk.", f"{THREADS}; /proc/PID/stat", unit="pages")
     block_io_ns: int | None = member(
         "Thread time blocked on disk I/O; null if the kernel does not count it.",
@@ -209,15 +179,9 @@ class Pressure:
     """Stalls of a host's tasks, from the kernel's pressure stall information (PSI)."""
 
     host: str = member("Hostname.")
-    sampled_ns: int = member(
-        "Part of the window with readings.", "overlap of the window with [first reading, last reading]"
-    )
-    cpu_ns: int = member(
-        "Time in which at least one task waited for a core.", f"{THREADS}; `some` in /proc/pressure/cpu"
-    )
-    io_ns: int = member(
-        "Time in which at least one task was blocked on disk I/O.", f"{THREADS}; `some` in /proc/pressure/io"
-    )
+    sampled_ns: int = member("Part of the window with readings.", "overlap of the window with [first, last reading]")
+    cpu_ns: int = member("Time in which a task waited for a core.", f"{THREADS}; `some` in /proc/pressure/cpu")
+    io_ns: int = member("Time in which a task was blocked on disk I/O.", f"{THREADS}; `some` in /proc/pressure/io")
 
 
 @described()
@@ -241,9 +205,7 @@ class CoreWaits:
         "Wall time in which the run waited for cores that other processes used; null like foreign_cpu_ns.",
         "waiting time of the run x share of foreign_cpu_ns in the CPU time; sum over these intervals",
     )
-    busy: bool | None = member(
-        "True if held_up_ns exceeds 2 % of the wall time; comparisons exclude these runs by default."
-    )
+    busy: bool | None = member("True if held_up_ns exceeds 2 % of the wall time; comparisons exclude such runs.")
 
 
 # ---- caches, imports

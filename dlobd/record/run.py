@@ -23,9 +23,7 @@ class Window:
 
     name: str = member("Display name, such as 'spark-submit exec -> exit'.")
     start_ns: int = member("Start of the window.", "dlobd's clock just before `exec` of spark-submit", minimum=None)
-    end_ns: int = member(
-        "End of the window.", "dlobd's clock when the kernel reports the exit of spark-submit (pidfd)", minimum=None
-    )
+    end_ns: int = member("End of the window.", "dlobd's clock at the exit of spark-submit (pidfd)", minimum=None)
     clock: str = member("Clock domain of all times in this record.")
 
 
@@ -83,9 +81,7 @@ class Metrics:
     driver_gc_ns: int | None = member(
         "Garbage collection pauses of the driver's JVM.", "sum of the pauses in the JVM's GC log", default=None
     )
-    spans: int | None = member(
-        "Number of spans that dlobd's recorder wrote in all processes.", "files in spans/", default=None
-    )
+    spans: int | None = member("Number of recorded spans of all processes.", "files in spans/", default=None)
 
 
 @described()
@@ -123,9 +119,7 @@ class RankSteps:
         "99th percentile of the step times.", "element floor(0.99 n); null if n < 299, where it equals the maximum"
     )
     step_max_ns: int | None = member("Time of the slowest step.", "the last element")
-    first_step_ns: int | None = member(
-        "Time of the first step, which traces and compiles.", "span `first step`", default=None
-    )
+    first_step_ns: int | None = member("Time of the first step, with compilation.", "span `first step`", default=None)
     feed_wait_ns: int | None = member(
         "Time for which the trainer waited for blocks of input. Your own script may wait for elements of tf.data.",
         "sum of the spans `get` and `await block`; for your own script of `get` and, in its main thread, `input wait`",
@@ -137,9 +131,7 @@ class RankSteps:
         default=None,
     )
     device: Literal["cpu", "gpu"] | None = member("Device on which TensorFlow computed.", default=None)
-    cores: int | None = member(
-        "Cores that the rank's process may use.", "done-marker: sched_getaffinity", default=None, minimum=1
-    )
+    cores: int | None = member("Cores available to a rank.", "done-marker: sched_getaffinity", default=None, minimum=1)
     intra_op_threads: int | None = member(
         "Threads that TensorFlow uses within an operation; 0 selects TensorFlow's default, `cores`.",
         "done-marker: tf.config.threading",
@@ -175,15 +167,9 @@ class Quantiles:
 class Throughput:
     """Samples per second of the whole job. See `dlobd.measures.throughput`."""
 
-    warmup_steps: int = member(
-        "Number of warm-up steps, which the throughput excludes.", "constant, tf_cnn_benchmarks' default"
-    )
-    steps: int = member(
-        "Number of measured steps.", "number of the chief's spans `step`, minus `warmup_steps`", minimum=2
-    )
-    samples_per_step: int = member(
-        "Samples per step, over all ranks.", "`batch_size * workers` of the job", unit="samples", minimum=1
-    )
+    warmup_steps: int = member("Number of excluded warm-up steps.", "constant, tf_cnn_benchmarks' default")
+    steps: int = member("Number of measured steps.", "the chief's spans `step`, minus `warmup_steps`", minimum=2)
+    samples_per_step: int = member("Samples per step, all ranks.", "`batch_size * workers`", unit="samples", minimum=1)
     mean: float = member(
         "Mean throughput.",
         "`samples_per_step` / mean of the chief's step times including input wait, without checkpoints and evaluations",
@@ -255,9 +241,7 @@ class TimeToAccuracy:
         "first of `epochs` with at least that `test_accuracy`",
         minimum=1,
     )
-    from_submit_ns: int | None = member(
-        "Time since the start of the window.", "the epoch's `end_ns + evaluation_ns` - `window.start_ns`"
-    )
+    from_submit_ns: int | None = member("Time since the window began.", "`end_ns + evaluation_ns - window.start_ns`")
     from_first_touch_ns: int | None = member(
         "Time since the first touch of the training data.", "the epoch's `end_ns + evaluation_ns` - `first_touch.at_ns`"
     )
@@ -272,15 +256,11 @@ class ExchangeUse:
     index: int = member("Index within its role.", "own mark")
     calls: int = member("Number of exchanges.", "spans `exchange` of whole steps")
     bytes: int | None = member("Packed bytes of all exchanges.", "sum over its spans `pack` of their `bytes`")
-    compute_ns: int = member(
-        "Forward and backward pass, and update of the weights.", "sum of its spans `forward and backward` and `apply`"
-    )
+    compute_ns: int = member("Forward and backward pass, and update.", "its spans `forward and backward` and `apply`")
     exchange_ns: int = member("Time of the exchanges, including their parts.", "sum of its spans `exchange`")
     pack_ns: int | None = member("Time to copy tensors into send buffers.", "sum of its spans `pack`")
     wait_for_peers_ns: int | None = member("Wait for the slowest rank to pack.", "sum of its spans `wait for peers`")
-    wire_ns: int | None = member(
-        "Time of the collective, or of push to and pull from parameter servers.", "sum of its spans `wire`"
-    )
+    wire_ns: int | None = member("Time of the collective, or of push and pull.", "sum of its spans `wire`")
     unpack_ns: int | None = member("Time to copy received bytes into tensors.", "sum of its spans `unpack`")
     overlap: float | None = member(
         "Overlap of compute and exchange, as a fraction of the shorter of both (Hashemi et al. 2019).",
@@ -304,15 +284,9 @@ class PythonWork:
     function_ns: int | None = member(
         "Time of the user's function. null: unknown.", "timed calls; sampled: each counts for the calls before it"
     )
-    loop_ns: int | None = member(
-        "Time of PySpark's loop around the function. null: unknown.", "`function_and_loop_ns - function_ns`"
-    )
-    function_and_loop_ns: int = member(
-        "Time of the function and of PySpark's loop.", "`ns - serialise_ns - read_ns - write_ns`"
-    )
-    serialise_ns: int = member(
-        "Time to serialise and deserialise rows, with conversions between Arrow and pandas.", "calls per batch"
-    )
+    loop_ns: int | None = member("Time of PySpark's loop. null: unknown.", "`function_and_loop_ns - function_ns`")
+    function_and_loop_ns: int = member("Time of function and PySpark loop.", "`ns - serialise_ns - read_ns - write_ns`")
+    serialise_ns: int = member("Time to serialise and deserialise rows, with Arrow and pandas.", "calls per batch")
     read_ns: int = member("Time of reads from the JVM, which include waits for rows.", "calls of the socket")
     write_ns: int = member("Time of writes to the JVM.", "calls of the socket")
 
@@ -321,9 +295,7 @@ class PythonWork:
 class Plane:
     """One kind of traffic between the job's processes, with its transport."""
 
-    plane: str = member(
-        "exchange: gradients; tensorflow-grpc: TensorFlow's gRPC; spark: RPC and shuffle; hdfs: block data."
-    )
+    plane: str = member("exchange: gradients; tensorflow-grpc: TensorFlow's gRPC; spark: RPC, shuffle; hdfs: blocks.")
     kind: Literal["verbs", "ipoib", "tcp", "shm", "local", "mixed", "unknown"] = member("Transport that was used.")
     device: str = member("RDMA devices and ports, separated by commas; empty without RDMA.")
     interface: str = member("Network interface of the IP or RoCE traffic; lo between ranks of one host.")
@@ -355,9 +327,7 @@ class LoopCost:
     """Cost of dlobd's recording in the training loop of the slowest rank."""
 
     rank: str = member("Role and index of the rank.")
-    length_ns: int = member(
-        "Time from the rank's first batch to its last step.", "`last step done` - `first batch`; own marks"
-    )
+    length_ns: int = member("Time from first batch to last step.", "`last step done` - `first batch`; own marks")
     spans: int = member("Number of spans that began in that time, in all threads of the rank.", "own marks")
     ns: int | None = member(
         "Estimated cost of recording these spans.",
@@ -370,9 +340,7 @@ class LoopCost:
 class RecordingCost:
     """Cost of recording a run. See `dlobd.measures.recording_cost`."""
 
-    recording: Literal["on", "off"] = member(
-        "State of dlobd's recorder. off: DLOBD_TRACE was off, so there is no breakdown by layer."
-    )
+    recording: Literal["on", "off"] = member("State of the recorder. off: DLOBD_TRACE was off, without a breakdown.")
     span_cost_ns: int | None = member(
         "CPU time to record one span, measured on the client's machine just before the window.",
         "median of 7 times 100 spans with cold caches; evidence/span_cost.json",
@@ -419,17 +387,11 @@ class Check:
     """Comparison of one quantity from two sources."""
 
     code: str = member("Stable name of the check; other programs may depend on it.")
-    verdict: Verdict = member(
-        "fail: the run is invalid. unknown: a source is incomplete, or the difference may be harmless."
-    )
+    verdict: Verdict = member("fail: the run is invalid. unknown: a source is incomplete, or the difference harmless.")
     message: str = member("Sentence with both figures, or with the reason for verdict unknown.")
-    left: Number | None = member(
-        "Figure from the first source.", "`left_source`", unit="as in `left_source`", minimum=None
-    )
+    left: Number | None = member("First figure.", "`left_source`", unit="as in `left_source`", minimum=None)
     left_source: str = member("First source, and the unit of its figure.")
-    right: Number | None = member(
-        "Figure from the second source.", "`right_source`", unit="as in `right_source`", minimum=None
-    )
+    right: Number | None = member("Second figure.", "`right_source`", unit="as in `right_source`", minimum=None)
     right_source: str = member("Second source, and the unit of its figure.")
 
 
@@ -445,9 +407,7 @@ class Finding:
         "Upper bound of the saving.",
         "wall time - wall time of a replay of the trace without the cause; see findings.md",
     )
-    lo_ns: int = member(
-        "Lower bound of the saving; above 0.", "`saves_ns` - timestamp resolution at the bounds of the removed spans"
-    )
+    lo_ns: int = member("Lower bound of the saving; above 0.", "`saves_ns` - resolution at bounds of the removed spans")
     above_noise: bool = member("True if lo_ns exceeds run-to-run noise. These findings come first.")
     evidence: tuple[str, ...] = member("Evidence, one item per line: spans with durations, figures from other sources.")
     remedy: str = member("Change that saves the time, with the setting; an imperative sentence.")
@@ -497,16 +457,12 @@ class Failure:
     phase: str | None = member("Last phase that began: start-up, training, Spark jobs, teardown.", default=None)
     after: str | None = member("Last event, if the run ended in its start-up.", default=None)
     file: str | None = member("Your script or model with the error. null: its traceback is unknown.", default=None)
-    line: int | None = member(
-        "Line of the error in `file`.", "innermost frame of `file` in the traceback", default=None
-    )
+    line: int | None = member("Line of the error.", "innermost frame of `file` in the traceback", default=None)
     traceback: tuple[str, ...] = member("Last lines of the Python traceback; empty if it is unknown.", default=())
     java_cause: str | None = member("Innermost cause of a Java stack trace. null: no stack trace.", default=None)
     log: str | None = member("Log with the error, a path inside the bundle. null: there is no log.", default=None)
     next_step: str | None = member("Next step. null: read the log.", default=None)
-    no_spark: bool = member(
-        "True if the script started no SparkContext: there is nothing to break down.", default=False
-    )
+    no_spark: bool = member("True if the script started no SparkContext: there is no breakdown.", default=False)
 
 
 @described()
@@ -523,26 +479,20 @@ class Noise:
 
     timer_ns: int = member("Interval between two consecutive clock readings.", "median of 2,000; CLOCK_MONOTONIC")
     sleep_over_p50_ns: int = member("Median overshoot of a 1 ms sleep.", "median of 300 sleeps, minus 1 ms")
-    sleep_over_p99_ns: int = member(
-        "99th percentile of the overshoot of a 1 ms sleep.", "99th percentile of 300 sleeps, minus 1 ms"
-    )
+    sleep_over_p99_ns: int = member("99th percentile of the overshoot of a 1 ms sleep.", "300 sleeps, minus 1 ms")
     loop_variation: float = member(
         "Coefficient of variation of a fixed CPU loop.",
         "standard deviation / mean of 8 loops of about 25 ms",
         unit="share",
     )
-    loop_slowest: float = member(
-        "Time of the slowest loop, relative to the median.", "slowest / median of these 8 loops", unit="share"
-    )
+    loop_slowest: float = member("Time of the slowest loop, relative to the median.", "of these 8 loops", unit="share")
     steal_share: float | None = member(
         "Fraction of the CPU time that the hypervisor gave to other virtual machines.",
         "steal / all CPU time during the measurement; null if the kernel does not report it; /proc/stat",
         maximum=1,
     )
     loopback_p50_ns: int = member("Median round trip of 64 bytes over loopback.", "median of 400 TCP round trips")
-    loopback_p99_ns: int = member(
-        "99th percentile of the round trip of 64 bytes over loopback.", "99th percentile of 400 TCP round trips"
-    )
+    loopback_p99_ns: int = member("99th percentile of the round trip of 64 bytes over loopback.", "400 TCP round trips")
     load_1m: float = member("Load average over the last minute.", "/proc/loadavg", unit="processes")
     machine: str = member("Measured machine: the whole cluster, or only the client.", default="")
     earlier_walls_ns: tuple[int, ...] | None = member(
@@ -598,16 +548,12 @@ class Computed:
         default=None,
     )
     not_measured: tuple[NotMeasured, ...] = member("Layers without a measured time.", default=())
-    intervals: tuple[Interval, ...] = member(
-        "Time hidden inside another layer, known only between two bounds.", default=()
-    )
+    intervals: tuple[Interval, ...] = member("Time hidden inside another layer, known between two bounds.", default=())
     clips: tuple[Clip, ...] = member("Corrections that dlobd made to inconsistent evidence.", default=())
     failure: Failure | None = member("Facts about the failure. null: the run is ok.", default=None)
     applications: tuple[Application, ...] = member("YARN applications of the run, in their order.", default=())
     phases: tuple[Phase, ...] = member("Wall time by phase. Empty: no training and no Spark job began.", default=())
-    startup: tuple[Event, ...] = member(
-        "Events from exec of spark-submit to the first step, in chronological order.", default=()
-    )
+    startup: tuple[Event, ...] = member("Events from exec of spark-submit to the first step, in order.", default=())
     teardown: tuple[Event, ...] = member("Events from the last step to the exit of spark-submit.", default=())
     hdfs: tuple[HdfsUse, ...] = member("HDFS work by purpose.", default=())
     ranks: tuple[RankSteps, ...] = member("Steps of each rank.", default=())
@@ -635,9 +581,7 @@ class Computed:
         "Wall time by thread state: on a core, waiting for a core, or blocked. null: no readings.", default=None
     )
     imports: tuple[Import, ...] = member("Imports of Python packages, by process and importer.", default=())
-    findings: tuple[Finding, ...] = member(
-        "Causes of overhead with a setting that saves time, sorted by saving.", default=()
-    )
+    findings: tuple[Finding, ...] = member("Causes of overhead with a remedy, sorted by saving.", default=())
     spark_metrics: SparkMetrics | None = member(
         "Spark's task metrics, with sparkMeasure's names and units. null: no task ended.", default=None
     )
@@ -662,9 +606,7 @@ class Computed:
         "Files of the job's environment in the page cache at the start of the run. null: not read.", default=None
     )
     warnings: tuple[str, ...] = member("Warnings for readers of the report, one line each.", default=())
-    omitted: tuple[Omitted, ...] = member(
-        "Parts that failed, or exceeded a limit of the work after a job; usually empty.", default=()
-    )
+    omitted: tuple[Omitted, ...] = member("Parts that failed or exceeded a limit; usually empty.", default=())
 
     def to_json(self) -> dict[str, object]:
         """Convert the members to a dict of JSON values."""
@@ -678,9 +620,7 @@ class Run(Computed):
     schema_version: int = member("Version of the format of run.json.", "constant of the dlobd version")
     run_id: str = member("UTC start time and four random digits.", pattern="^[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}$")
     experiment: str = member("Name of the experiment.")
-    experiment_key: str = member(
-        "Hash of the configuration: equal configurations have equal keys.", pattern="^[0-9a-f]{16}$"
-    )
+    experiment_key: str = member("Hash that is equal for equal configurations.", pattern="^[0-9a-f]{16}$")
     configuration: Runnable = member("Complete configuration of the experiment, or of your own job with its script.")
     started_at: str = member("Start time of the run, UTC, ISO 8601.")
     command: tuple[str, ...] = member("Command line that submitted the job; empty if nothing was submitted.")

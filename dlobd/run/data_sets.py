@@ -153,9 +153,7 @@ def _from_site(
     dataset: Published, url: str, folder: Path, progress: Callable[[str], None], timeout_s: tuple[float, float]
 ) -> None:
     archive = folder / dataset.archive.name
-    remedy = (
-        "check the network and the proxy settings, or fetch the archive elsewhere and use --from with its directory"
-    )
+    remedy = "check network and proxy, or fetch the archive elsewhere and use --from with its directory"
     if not archive.exists():
         _check_space(folder, dataset.bytes + dataset.archive.bytes)
         download(url, dataset.archive, archive, remedy, progress, timeout_s)

@@ -80,7 +80,4 @@ def make(experiment: Experiment, place: Place, bundle: Bundle, report: Report, b
     if window.ended_by == "interrupt":
         raise KeyboardInterrupt
     if why := reasons.ended_badly(Evidence(inner.path), experiment):
-        raise ClusterError(
-            f"Data set {experiment.dataset} could not be generated on the nodes: {why.rstrip('.')}.",
-            f"see {inner.path}",
-        )
+        raise ClusterError(f"Data set {experiment.dataset} was not generated: {why.rstrip('.')}.", f"see {inner.path}")

@@ -179,10 +179,7 @@ def _submitted(run_id: str, rm_url: str) -> str:
     if len(ids) == 1:
         return ids[0]
     if ids:
-        raise UsageError(
-            f"The command of run {run_id} was submitted {len(ids)} times: {', '.join(ids)}.",
-            "name the application by its ID",
-        )
+        raise UsageError(f"Run {run_id} was submitted {len(ids)} times: {', '.join(ids)}.", "name one of them")
     raise UsageError(
         f"The ResourceManager at {rm_url} has no application of run {run_id}.",
         "submit the command that dlobd run --by-hand printed, then collect again",

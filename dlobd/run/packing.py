@@ -176,9 +176,7 @@ def check_archive(path: Path) -> None:
     remedy = f"pack an environment with {PYTHON} by conda-pack or venv-pack"
     python, minors = False, set()
     if not _ending(path):
-        raise UsageError(
-            f"--archive {path} does not end in {', '.join(ARCHIVES)}, so YARN would not unpack it.", remedy
-        )
+        raise UsageError(f"--archive {path} does not end in {', '.join(ARCHIVES)}, so YARN does not unpack it.", remedy)
     try:
         for name in _names(path):
             parts = name.removeprefix("./").split("/")
@@ -195,9 +193,7 @@ def check_archive(path: Path) -> None:
         raise UsageError(f"--archive {path} contains no bin/python.", remedy)
     if PYTHON not in minors:
         content = ", ".join(sorted(minors)) or "no Python library"
-        raise UsageError(
-            f"--archive {path} contains {content}, but this driver runs {PYTHON}: they must match.", remedy
-        )
+        raise UsageError(f"--archive {path} contains {content}, but the driver runs {PYTHON}: they must match.", remedy)
 
 
 def package() -> Path:

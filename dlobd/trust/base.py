@@ -214,7 +214,5 @@ def other_clocks(evidence: Evidence) -> str:
 
 
 def several_clocks(evidence: Evidence) -> str:
-    """Return a doubt if the evidence has timestamps of several clocks, with any kind of alignment."""
-    return other_clocks(evidence) or (
-        "the evidence has timestamps of several clocks" if evidence.alignment.clocks else ""
-    )
+    """Return a doubt if the evidence has times of several clocks, with any kind of alignment."""
+    return other_clocks(evidence) or ("the evidence has times of several clocks" if evidence.alignment.clocks else "")

@@ -65,16 +65,16 @@ def test_another_clusters_room_is_known_before_the_upload() -> None:
         "6 executors of 512 + 1280 MB and 1 vcore do not fit. On 2 NodeManagers of 4096 to 8192 MB, there is room for "
         "5 beside the ApplicationMaster's 1024 MB."
     )
-    with pytest.raises(SetupError, match=r"512 [+] 8000 MB, but YARN allows at most 8192 MB"):
+    with pytest.raises(SetupError, match=r"512 [+] 8000 MB, but YARN allows 8192 MB"):
         note(NODES, "executor_overhead_mb=8000")
-    with pytest.raises(SetupError, match="container of 5 vcores, but YARN allows at most 4"):
+    with pytest.raises(SetupError, match="container of 5 vcores, but YARN allows 4"):
         note(NODES, "executor_cores=5")
     assert note({}, "workers=100", "batch_size=10", "train_samples=5000") == ""
 
 
 def test_a_cluster_without_gpus_is_not_asked_for_one() -> None:
     assert note(NODES, "device=gpu", "workers=1") == ""
-    with pytest.raises(SetupError, match="2 workers need 2 GPUs, but YARN's nodes have 1"):
+    with pytest.raises(SetupError, match="2 workers need 2 GPUs, but YARN has 1"):
         note(NODES, "device=gpu")
     plain: Any = {"nodes": {"node": NODES["nodes"]["node"][:1]}}
     with pytest.raises(SetupError, match=r"device gpu: YARN at http://.* has no resource type yarn.io/gpu"):

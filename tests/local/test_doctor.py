@@ -14,7 +14,7 @@ from dlobd import cli
 from dlobd.channel import Channel
 from dlobd.errors import SetupError, UsageError
 from dlobd.network.verdict.evidence import TransportEvidence, record
-from dlobd.run.preflight import Diagnosis, channels, listeners
+from dlobd.run.preflight import Diagnosis, channels
 from dlobd.run.preflight import cluster as external
 from dlobd.run.preflight import machine as doctor
 from dlobd.run.preflight.channels import Machine
@@ -86,11 +86,11 @@ def test_settings_that_make_no_sense_are_broken(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_others_can_connect_to_is_told() -> None:
-    programs = " ".join(listener.program for listener in listeners.LISTENERS)
+    programs = " ".join(listener.program for listener in doctor.LISTENERS)
     for name in ("HDFS", "YARN", "Spark", "reservation server", "queue manager", "gRPC", "key-value store", "channel"):
         assert name in programs
-    assert all(listener.address and listener.protected for listener in listeners.LISTENERS)
-    assert "127.0.0.1" not in " ".join(listener.address for listener in listeners.listeners(Path("conf")))
+    assert all(listener.address and listener.protected for listener in doctor.LISTENERS)
+    assert "127.0.0.1" not in " ".join(listener.address for listener in doctor.listeners(Path("conf")))
 
 
 # ---- an external cluster

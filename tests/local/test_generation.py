@@ -121,8 +121,8 @@ class Elsewhere:
 @pytest.mark.parametrize(
     ("script", "line"),
     [
-        ("echo 'dlobd: job failed: no room on x.'; exit 1", "could not be generated on the nodes: no room on x."),
-        ("echo dlobd: it was I >&2; exit 3", "could not be generated on the nodes: of a container."),
+        ("echo 'dlobd: job failed: no room on x.'; exit 1", "was not generated: no room on x."),
+        ("echo dlobd: it was I >&2; exit 3", "was not generated: of a container."),
         ("echo application_1_2 >&2; sleep 50", "not finished after timeout_s = 2 s"),
     ],
 )

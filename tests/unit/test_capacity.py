@@ -67,7 +67,7 @@ def test_vcores_are_counted_too() -> None:
         "4 executors of 512 + 500 MB and 2 vcores do not fit. On 2 NodeManagers of 6144 MB and 4 vcores, there is "
         "room for 3 beside the ApplicationMaster's 896 MB."
     )
-    with pytest.raises(SetupError, match="An executor needs a container of 5 vcores, but YARN allows at most 4"):
+    with pytest.raises(SetupError, match="An executor needs a container of 5 vcores, but YARN allows 4"):
         check("executor_cores=5")
 
 

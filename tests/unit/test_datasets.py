@@ -273,9 +273,9 @@ def test_settings_of_generated_images() -> None:
 
 @pytest.mark.parametrize("text", ["", "32x", "x32", "0x3", "32x32x3x3x3", "32 x 32", "-1", "1.5", "३२", "32X32"])
 def test_a_shape_that_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match="such as 32x32x3"):
+    with pytest.raises(ValueError, match="as in 32x32x3"):
         shape_of(text)
-    with pytest.raises(UsageError, match="synthetic_shape must be 1 to 4 sizes") as caught:
+    with pytest.raises(UsageError, match="synthetic_shape must be 1 to 4 positive sizes") as caught:
         files.load("softmax-mnist", ["dataset=synthetic", f"synthetic_shape={text}"])
     assert caught.value.line.startswith(f"--set synthetic_shape={text}: ")
     assert "\n" not in caught.value.line

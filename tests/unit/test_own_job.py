@@ -67,7 +67,7 @@ def test_settings_of_an_own_job(script: str) -> None:
         ("workers=0", "workers must be between 1 and 1000, not 0"),
         ("workers", "expected key=value"),
         ("launcher=barrier", "launcher barrier runs only dlobd's own trainers"),
-        ("scheduler=none", "scheduler none runs only dlobd's own trainers"),
+        ("scheduler=none", "scheduler none runs only dlobd's trainers"),
         ("name=a/b", "it names a directory"),
     ],
 )
@@ -105,7 +105,7 @@ def test_options_of_spark_submit_become_settings(script: str) -> None:
     ("options", "what"),
     [
         (("--master", "local[2]"), "spark.master=local[2] is not supported: the job runs on YARN. Next: "),
-        (("--class", "a.B"), "would run in the JVM only"),
+        (("--class", "a.B"), "runs in the JVM"),
         (("--conf", "spark.pyspark.python=python3"), "omit it, and use dlobd's option --python python3"),
         (("--conf", "spark.python.daemon.module=mine"), "recording needs dlobd's worker daemon"),
         (("--conf", "spark.yarn.appMasterEnv.PYSPARK_PYTHON=./more/bin/python"), "appMasterEnv.PYSPARK_PYTHON=./more"),
@@ -141,7 +141,7 @@ def test_a_line_may_set_cores_and_python_but_nothing_twice(script: str) -> None:
     own_job.from_line(line("--master", "yarn", "--conf", f"spark.pyspark.python={sys.executable}", script=script))
     with pytest.raises(UsageError, match=r"--set workers: the spark-submit command also sets it"):
         own_job.from_line(line("--num-executors", "3", script=script), ["workers=2"])
-    with pytest.raises(UsageError, match="a spark-submit command runs on YARN"):
+    with pytest.raises(UsageError, match="submit commands run on YARN"):
         own_job.from_line(line(script=script), ["scheduler=standalone"])
 
 

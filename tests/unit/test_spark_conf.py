@@ -171,7 +171,7 @@ def test_a_sweep_has_the_options_in_each_point_and_refuses_its_axes(tmp_path: Pa
     found = sweeps.load(sweep, spark=Options(queue="q"))
     assert {point.queue for point in found.points.values()} == {"q"}
     assert len({point.spark_conf for point in found.points.values()}) == 2
-    with pytest.raises(UsageError, match="--conf: spark_conf is an axis of this sweep"):
+    with pytest.raises(UsageError, match="--conf: spark_conf is an axis of the sweep"):
         sweeps.load(sweep, spark=Options(("spark.a=1",)))
 
 

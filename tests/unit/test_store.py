@@ -64,7 +64,7 @@ def test_sums_that_do_not_match_are_refused() -> None:
         store.validate(run_record(wall_ns=1_000_000_001), "x")
     record = run_record()
     record["layers"][0]["measured_ns"] += 1
-    with pytest.raises(BundleError, match="of spark sum to 600000001 ns, not to 600000000 ns"):
+    with pytest.raises(BundleError, match="of spark sum to 600000001, not to 600000000 ns"):
         store.validate(record, "x")
 
 

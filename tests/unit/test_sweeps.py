@@ -89,7 +89,7 @@ def test_excluded_points_and_implied_settings(tmp_path: Path) -> None:
         ("", r"s\.toml has no table \[axes\]"),
         ("[axes]\n", r"s\.toml:2: \[axes\] has no axis"),
         ("[axes]\nworkers = []\n", r"s\.toml:3: axis workers is empty"),
-        ("[axes]\nworkers = 2\n", r"s\.toml:3: axis workers must be a list of values, not 2"),
+        ("[axes]\nworkers = 2\n", r"s\.toml:3: axis workers must be a list, not 2"),
         ("[axes]\nworkrs = [1]\n", r"s\.toml:3: Unknown axis 'workrs'; did you mean 'workers'"),
         ('[axes]\nname = ["a"]\n', r"s\.toml:3: Unknown axis 'name'"),
         ("[axes]\nworkers = [1, 2, 1]\n", r"s\.toml:3: axis workers has 1 twice"),

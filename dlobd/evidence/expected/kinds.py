@@ -76,12 +76,8 @@ EXECUTOR_LOG = EvidenceKind(
     _SPARK,
     _CODE.EXECUTOR_LOG,
 )
-CONTAINER_JVM = EvidenceKind(
-    "container JVM log", f"{_CONTAINERS}/*/jvm.log", "start of the JVM before its first log line"
-)
-CONTAINER_FILES = EvidenceKind(
-    "other files of containers", f"{_CONTAINERS}/*", "output of the container, and YARN's launch script"
-)
+CONTAINER_JVM = EvidenceKind("container JVM log", f"{_CONTAINERS}/*/jvm.log", "start of the JVM before its log")
+CONTAINER_FILES = EvidenceKind("other files of containers", f"{_CONTAINERS}/*", "its output, and YARN's launch script")
 RM_LOG = EvidenceKind(
     "ResourceManager log",
     f"{_DAEMONS}/resourcemanager.log",
@@ -102,9 +98,7 @@ AUDIT_LOG = EvidenceKind(
     "end of staging and of the event log, the NameNode's operations, and the first touch of the data",
     (HDFS,),
 )
-NAMENODE_LOG = EvidenceKind(
-    "NameNode log", f"{_DAEMONS}/namenode.log", "retries of file closes that HDFS refused", (HDFS,)
-)
+NAMENODE_LOG = EvidenceKind("NameNode log", f"{_DAEMONS}/namenode.log", "retries of closes that HDFS refused", (HDFS,))
 TRACE_LOG = EvidenceKind(
     "DataNode client trace",
     f"{_DAEMONS}/datanode-*-clienttrace.log",
@@ -137,12 +131,8 @@ RESOURCES = EvidenceKind("resource samples", files.RESOURCES, "CPU, memory and d
 MEMORY = EvidenceKind("container metrics", files.NM_CONTAINERS, "the peak memory of an executor")
 DAEMONS = EvidenceKind("list of daemons", files.DAEMONS, "the daemons of the cluster and their deaths")
 CODE = EvidenceKind("own code", f"{files.SCRIPT} {files.MODEL}", "the job's source code (only its sha256 remains)")
-ESSENTIAL = EvidenceKind(
-    "window and job", f"{files.WINDOW} {files.JOB}", "the job and its wall time; no figure can exist"
-)
-GENERATION = EvidenceKind(
-    "generation of the data set", "logs/generation/*", "the generation of the data set before the run"
-)
+ESSENTIAL = EvidenceKind("window and job", f"{files.WINDOW} {files.JOB}", "the job and its wall time; no figure exists")
+GENERATION = EvidenceKind("generation of the data set", "logs/generation/*", "the data set's generation before the run")
 
 KINDS = tuple(row for row in [*globals().values()] if isinstance(row, EvidenceKind))
 

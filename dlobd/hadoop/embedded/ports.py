@@ -37,9 +37,7 @@ def choose_ports(hosts: Sequence[str], base: int | None = None) -> list[int]:
         first = random.randint(low, high - len(hosts))
         if all(_is_free(host, port) for port, host in enumerate(hosts, first)):
             return list(range(first, first + len(hosts)))
-    raise SetupError(
-        f"No block of {len(hosts)} free ports was found between {low} and {high}.", "stop servers in this range."
-    )
+    raise SetupError(f"Ports {low} to {high} have no block of {len(hosts)} free ports.", "stop servers in this range.")
 
 
 def port_base() -> int | None:
@@ -48,9 +46,7 @@ def port_base() -> int | None:
     if not text:
         return None
     if not text.isdecimal():
-        raise SetupError(
-            f"DLOBD_PORT_BASE={text!r} is not a port number.", "set it to a number such as 23000, or unset it."
-        )
+        raise SetupError(f"DLOBD_PORT_BASE={text!r} is not a port number.", "set it to 23000, or unset it.")
     return int(text)
 
 

@@ -112,9 +112,7 @@ def shape_of(text: str) -> tuple[int, ...]:
     """
     sizes = text.split("x")
     if len(sizes) > MAX_DIMENSIONS or not all(re.fullmatch(r"[1-9][0-9]{0,8}", size) for size in sizes):
-        raise ValueError(
-            f"synthetic_shape must be 1 to {MAX_DIMENSIONS} sizes of at least 1, such as 32x32x3, not {text!r}."
-        )
+        raise ValueError(f"synthetic_shape must be 1 to {MAX_DIMENSIONS} positive sizes, as in 32x32x3, not {text!r}.")
     shape = tuple(map(int, sizes))
     if (size := math.prod(shape)) > MAX_IMAGE_BYTES:
         raise ValueError(f"synthetic_shape {text} has {size} values, more than {MAX_IMAGE_BYTES}.")

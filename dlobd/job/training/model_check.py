@@ -72,9 +72,7 @@ def _step(tf: TensorFlow, model: Tensor, request: dict[str, Any], shape: tuple[i
         logits = model(images, training=training)
         needed = f"data set {dataset} has {classes} classes: {(SAMPLES, classes)} is needed"
         if not tf.is_tensor(logits):
-            raise _Wrong(
-                f"model {name} returns an object of type {type(logits).__name__}, and a tensor of logits is needed"
-            )
+            raise _Wrong(f"model {name} returns an object of type {type(logits).__name__}, not a tensor of logits")
         if logits.shape.rank != 2 or logits.shape[1] != classes or logits.shape[0] not in (None, images.shape[0]):
             actual = tuple(logits.shape) if logits.shape.rank is not None else "unknown"
             raise _Wrong(f"model {name} returns logits of shape {actual}, and {needed}")

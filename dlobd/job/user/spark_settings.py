@@ -99,9 +99,7 @@ def prefer_users(conf: Any, submitted: Any, daemons: Iterable[str]) -> list[str]
             removed.append(key)
     for key, allowed in (("spark.python.daemon.module", daemons), ("spark.python.use.daemon", ("true",))):
         if (users_value := settings.get(key)) and users_value not in allowed:
-            raise RuntimeError(
-                f"{key}={users_value} in the script is not supported: recording needs dlobd's worker daemon."
-            )
+            raise RuntimeError(f"{key}={users_value} in the script is not supported: recording needs dlobd's daemon.")
     return removed
 
 

@@ -114,9 +114,7 @@ class MpiSession:
                 world = mpi.COMM_WORLD
         except mpi.Exception as error:
             words = " ".join(f"{name}={value}" for name, value in preset.items())
-            raise SetupError(
-                f"MPI cannot start with {words}: {_line(error)}.", "look at MPI's own messages above"
-            ) from error
+            raise SetupError(f"MPI cannot start with {words}: {_line(error)}.", "see MPI's messages above") from error
         finally:
             asked.Free()
         _unlink_segments()

@@ -66,9 +66,7 @@ class TfPsPeers(Peers):
             context.all_gather("TensorFlow's server", "listens")
             self._session = tf.compat.v1.Session(server.target, graph=self._graph)
         except tf.errors.OpError as error:
-            raise ExchangeFailed(
-                f"TensorFlow's server of rank {context.rank} does not start: {_line(error)}"
-            ) from error
+            raise ExchangeFailed(f"TensorFlow's server of rank {context.rank} cannot start: {_line(error)}") from error
 
     def barrier(self, call: int, deadline_s: float) -> None:
         self._sum(np.ones(1, np.float32), 1, deadline_s)

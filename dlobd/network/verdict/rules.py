@@ -391,9 +391,7 @@ def _by_memory(host: _Host, need: ByteCounts) -> HostVerdict | None:
         suspects += [one.name for one in host.counted.interfaces if covers(byte_counts(one.counts), need)]
     (kind,) = host.claimed
     if suspects:
-        return HostVerdict(
-            "unknown", (f"{kind} is not proven: the counters of {', '.join(suspects)} also cover all exchanged bytes",)
-        )
+        return HostVerdict("unknown", (f"{kind} is not proven: the counters of {', '.join(suspects)} cover them, too",))
     counters = "the TCP connections of the ranks" if host.not_by_tcp else "the interfaces of the host"
     return HostVerdict(kind, (f"neither {counters} nor the RDMA devices carried all exchanged bytes",))
 

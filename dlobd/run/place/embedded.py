@@ -76,9 +76,7 @@ class EmbeddedHadoop:
             for path in (*([f"{run_dir}/done"] if run_dir else []), "/spark-events"):
                 self.storage.make_directory(path)
         except failures() as error:
-            raise ClusterError(
-                f"HDFS refused to create a directory: {words(error)}", "check `dlobd cluster status`"
-            ) from error
+            raise ClusterError(f"HDFS created no directory: {words(error)}", "check `dlobd cluster status`") from error
         self.log_offsets = embedded.log_offsets(self.cluster)
 
     def local_files(self, directory: str) -> list[Path]:

@@ -146,9 +146,7 @@ class ExternalHadoop:
     def upload(self) -> None:
         """Upload environment and jars unless the nodes have them. Raises the errors of `supply`."""
         if not self.web.node_urls():
-            raise ClusterError(
-                f"No NodeManager is running according to {self.web.rm_url}.", "see its /cluster/nodes page"
-            )
+            raise ClusterError(f"No NodeManager runs according to {self.web.rm_url}.", "see its /cluster/nodes page")
         if not _uploads(self.web.conf, self._archive, self._python):
             check_nodes(self.web)
             return
@@ -246,9 +244,7 @@ class ExternalHadoop:
             for path in (*([f"{run_dir}/done"] if run_dir else []), self.events_dir):
                 self.storage.make_directory(path)
         except failures() as error:
-            raise ClusterError(
-                f"HDFS refused to create a directory: {error}", f"check your permissions in {self.top}"
-            ) from error
+            raise ClusterError(f"HDFS created no directory: {error}", f"check permissions in {self.top}") from error
 
     def local_files(self, directory: str) -> None:
         return None

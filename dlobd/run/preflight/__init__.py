@@ -3,8 +3,7 @@
 capacity   memory, cores and GPUs: the demand of an experiment, and the supply
 channels   devices and libraries for RDMA, IPoIB and shared memory
 cluster    an external Hadoop cluster
-machine    this machine; `examine` collects the diagnoses of all parts for `dlobd doctor`
-listeners  the sockets on which a run listens
+machine    this machine; `examine` collects the diagnoses of all parts for `dlobd doctor`; the sockets of a run
 """
 
 from collections.abc import Callable

@@ -99,13 +99,9 @@ def check_yarn(experiment: Runnable, cluster: Cluster) -> None:
     cores, largest = cores_of(experiment), cluster.maximum_allocation
     asked = f"{experiment.executor_memory_mb} + {experiment.executor_overhead_mb} MB"
     if executor_mb > largest.memory_mb:
-        raise SetupError(
-            f"An executor needs a container of {asked}, but YARN allows at most {largest.memory_mb} MB.", SMALLER
-        )
+        raise SetupError(f"An executor needs a container of {asked}, but YARN allows {largest.memory_mb} MB.", SMALLER)
     if largest.vcores is not None and cores > largest.vcores:
-        raise SetupError(
-            f"An executor needs a container of {cores} vcores, but YARN allows at most {largest.vcores}.", SMALLER
-        )
+        raise SetupError(f"An executor needs a container of {cores} vcores, but YARN allows {largest.vcores}.", SMALLER)
     fitting = room(experiment, cluster)
     if experiment.workers > fitting:
         raise SetupError(

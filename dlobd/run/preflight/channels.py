@@ -167,9 +167,7 @@ def _port(device: Device, port: Port) -> str:
     layer = port.link_layer or "link layer unknown"
     what = f"{port.state or 'state unknown'}, {port.phys_state or 'link unknown'}, {layer}{rate}, {gids}"
     if port.state == "INIT" and port.link_layer == "InfiniBand":
-        raise SetupError(
-            f"{what}: no subnet manager has configured the port", "start opensm, or ask the fabric's admin"
-        )
+        raise SetupError(f"{what}: no subnet manager has configured the port", "start opensm, or ask its admin")
     if port.state != "ACTIVE" or port.phys_state not in ("LinkUp", None):
         below = device.parent or next((gid.interface for gid in port.gids if gid.interface), "")
         remedy = f"bring up {below}" if below else "connect its cable, and bring up its link"

@@ -66,9 +66,7 @@ def check_capacity(experiment: Runnable, web: HadoopWeb) -> str:
         if not gpus:
             raise SetupError(f"device gpu: YARN at {web.rm_url} has no resource type {GPU}.", capacity.ON_CPU)
         if wanted > sum(gpus):
-            raise SetupError(
-                f"{wanted} workers need {wanted} GPUs, but YARN's nodes have {sum(gpus)}.", "lower workers"
-            )
+            raise SetupError(f"{wanted} workers need {wanted} GPUs, but YARN has {sum(gpus)}.", "lower workers")
     free = [capacity.Node(node.free_memory_mb, None) for node in nodes]
     room = capacity.room(experiment, capacity.Cluster(free, minimum_mb, maximum))
     if experiment.workers > room:

@@ -32,7 +32,7 @@ def test_an_experiment_that_wants_gpus_is_refused_before_it_is_submitted(without
     conf = str(without_gpus.client_conf_dir)
     ended = alone("run", "softmax-mnist-quick", "--set", "device=gpu", "--hadoop-conf", conf, "--out", str(alone.out))
     assert ended.code == 3
-    assert ended.err.splitlines()[-1].startswith("dlobd: 2 workers need 2 GPUs, but YARN's nodes have 0.")
+    assert ended.err.splitlines()[-1].startswith("dlobd: 2 workers need 2 GPUs, but YARN has 0.")
 
 
 def test_yarns_refusal_of_a_gpu_is_the_reason(without_gpus, alone, tmp_path) -> None:

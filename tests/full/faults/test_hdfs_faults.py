@@ -215,7 +215,7 @@ def test_safe_mode_is_said_before_anything_is_submitted(dlobd: Any, admin: Any, 
     admin(*SAFE_MODE)
     ended = dlobd.run()
     assert ended.code == 4
-    assert re.match(r"dlobd: HDFS refused to create a directory: .* Name node is in safe mode\.", ended.line)
+    assert re.match(r"dlobd: HDFS created no directory: .* Name node is in safe mode\.", ended.line)
     assert dlobd.bundles() == []
 
 
@@ -238,7 +238,7 @@ def test_a_data_set_that_the_nodes_may_not_write_leaves_evidence(dlobd: Any, adm
     large = ("dataset=synthetic", "synthetic_shape=128x128x3", "train_samples=12000")
     ended = dlobd.run(*large, "deploy_mode=cluster")
     assert ended.code == 4
-    cause = r"Data set synthetic could not be generated on the nodes: .*The DiskSpace quota of /dlobd/data is exceeded"
+    cause = r"Data set synthetic was not generated: .*The DiskSpace quota of /dlobd/data is exceeded"
     assert re.match(f"dlobd: {cause}", ended.line)
     bundle = dlobd.newest()
     run = bundle.read_json()

@@ -237,9 +237,7 @@ class UcxConnection(base.Connection):
         if owner != self._theirs or zlib.crc32(rkey) != checksum:
             raise base.OutOfBounds(f"{self.peer} has registered no memory with this key")
         if not 0 <= offset_bytes <= length - size:
-            raise base.OutOfBounds(
-                f"{size} bytes at offset {offset_bytes} exceed the {length} bytes that {self.peer} registered"
-            )
+            raise base.OutOfBounds(f"{size} bytes at offset {offset_bytes} exceed the {length} bytes of {self.peer}")
         if key not in self._rkeys:
             worker, made = self._worker, self._worker.ffi.new("ucp_rkey_h *")
             with worker.lock:

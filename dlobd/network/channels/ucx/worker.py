@@ -57,10 +57,7 @@ def port(device: str) -> str:
 def _interface(transport: str, device: str) -> str:
     interface, _ = resolve(transport, device)
     if interface.type == interfaces.LOOPBACK:
-        raise SetupError(
-            "UCX finds no route over loopback.",
-            "choose another interface, as in tcp@eth0, or use channel.library=sockets",
-        )
+        raise SetupError("UCX finds no route over loopback.", "choose another interface, or channel.library=sockets")
     return interface.name
 
 
