@@ -67,8 +67,7 @@ def fetched_dir() -> Path:
 
 
 def spark_home() -> Path:
-    """Return the directory where pip installed Spark, without importing PySpark.
-    Raises SetupError if PySpark is not installed."""
+    """Return pip's directory of Spark, without importing PySpark. Raises SetupError if it is not installed."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.origin:
         raise SetupError("The Python package pyspark is not installed.", "pip install 'dlobd[run]'")
@@ -76,8 +75,7 @@ def spark_home() -> Path:
 
 
 def python(other: str = "") -> Path:
-    """Return the path of an interpreter in its virtual environment, made safe by `plain`; by default the running
-    one."""
+    """Return the path of an interpreter in its virtual environment, made safe by `plain`; by default this one."""
     executable = Path(other or sys.executable)
     return plain(executable.parent.parent) / executable.parent.name / executable.name
 

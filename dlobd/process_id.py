@@ -1,5 +1,4 @@
-"""Identity of processes by pid and start time: a pid alone is not sufficient, because another process may have it by
-then."""
+"""Identity of processes by pid and start time: a pid alone may belong to another process by then."""
 
 import os
 import signal

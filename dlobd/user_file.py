@@ -42,8 +42,7 @@ class MemberRef(str):
             raise UsageError(f"{self} names no function or class in {self.path}.", f"{self.path}:NAME")
 
     def read(self, sha256: str = "") -> str:
-        """Read the text of the file. Raises UsageError if the file cannot be read, or if `sha256` is given and
-        differs."""
+        """Read the text of the file. Raises UsageError if it cannot be read, or differs from a given `sha256`."""
         remedy = "name a .py file on this machine"
         try:
             text = Path(self.path).expanduser().read_bytes().decode()

@@ -84,8 +84,7 @@ def _opened(path: Path) -> io.BufferedReader | Missing | Damaged:
 
 
 def blocks(path: Path) -> Iterator[list[bytes]]:
-    """Yield the lines of a file of any size, in blocks of about `BLOCK_BYTES`; nothing if it is missing or damaged (see
-    `damage`)."""
+    """Yield the lines of a file of any size, in blocks of about `BLOCK_BYTES`; nothing if it is missing or damaged."""
     opened = _opened(path)
     if isinstance(opened, Missing | Damaged):
         return

@@ -228,8 +228,7 @@ def _redacted(file: BinaryIO) -> Iterator[bytes]:
 
 
 def create(out: Path, experiment: str, now: datetime | None = None) -> Bundle:
-    """Create an empty bundle for a run of `experiment` under `out`.
-    Raises UsageError if the directory cannot be created."""
+    """Create an empty bundle of `experiment` under `out`. Raises UsageError if the directory cannot be created."""
     stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
     try:
         (out / experiment).mkdir(parents=True, exist_ok=True)

@@ -28,8 +28,7 @@ def find_run(ref: str, out: Path) -> Bundle:
 
 
 def print_series(series: Series, bundles: dict[Cell, Bundle]) -> int:
-    """Print the tables of finished runs of a series, the comparison of its points, and the bundles; return the highest
-    exit code."""
+    """Print the tables of a series, the comparison of its points, and the bundles; return the highest exit code."""
     from rich.console import Console
 
     from dlobd.compare.comparison import compare

@@ -64,8 +64,7 @@ def _possible_on_cluster(wanted: Sweep) -> Sweep:
 
 
 def _print_impossible(wanted: Sweep) -> None:
-    """Print the excluded and impossible combinations. Raises UsageError unless impossible combinations may be
-    skipped."""
+    """Print excluded and impossible combinations. Raises UsageError unless impossible ones may be skipped."""
     for label in wanted.excluded:
         print_note(f"excluded: {label}")
     for label, why in wanted.impossible.items():

@@ -91,8 +91,7 @@ class SpanCost(TypedDict):
 
 
 class Collected(TypedDict):
-    """`missing`: a line per item that was not collected. `absent`: names of missing files. `files`: size of each
-    file."""
+    """`missing`: a line per item that was not collected. `absent`: names of missing files. `files`: their sizes."""
 
     missing: list[str]
     absent: NotRequired[list[str]]

@@ -131,8 +131,7 @@ class Counter:
         return values[before] + scaled(values[after] - values[before], passed_ns, length_ns)
 
     def between(self, start_ns: int, end_ns: int) -> int:
-        """Return the growth in an interval. The growths of adjacent intervals sum exactly to the growth of their
-        union."""
+        """Return the growth in an interval. The growths of adjacent intervals sum exactly to that of their union."""
         return self.at(end_ns) - self.at(start_ns)
 
 

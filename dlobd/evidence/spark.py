@@ -137,8 +137,7 @@ DRIVER_POINTS = {
 
 
 def contexts(lines: Sequence[LogLine]) -> list[Sequence[LogLine]]:
-    """Split the log of a JVM into its SparkContexts, of which one exists at a time. The first has also all lines before
-    it."""
+    """Split the log of a JVM into its SparkContexts, one after the other. The first has also all lines before it."""
     text = DRIVER_POINTS["JVM SparkContext"]
     begun = [at for at, line in enumerate(lines) if text in line.message and line.logger.endswith("SparkContext")]
     bounds = [0, *begun[1:], len(lines)]

@@ -31,8 +31,7 @@ STEP_MB = 128
 
 
 def derived(experiment: Experiment) -> dict[str, int]:
-    """Return the two memory settings that are 0, with their derived values. Raises ValueError for an invalid data
-    set."""
+    """Return the memory settings that are 0, with derived values. Raises ValueError for an invalid data set."""
     e = experiment
     if e.executor_memory_mb and e.executor_overhead_mb:
         return {}

@@ -125,8 +125,7 @@ def _values(base: Choice, choice: Choice, scaling: str, whole: Source) -> dict[s
 
 
 def _fitting(base: Choice, points: Iterable[Choice], whole: Source) -> int:
-    """Return the largest multiple of the points' global batches up to `train_samples`. Raises UsageError if it is
-    0."""
+    """Return the largest multiple of the points' global batches up to `train_samples`. Raises UsageError for 0."""
     least = math.lcm(*(int(values["workers"]) * int(values["batch_size"]) for values in points))
     fitting = int(base["train_samples"]) // least * least
     if not fitting:

@@ -30,8 +30,7 @@ KEYS = settings_of(UserConfig)
 
 
 def read() -> UserConfig:
-    """Read the file; it may be missing. Raises UsageError with its line if it is not TOML, or a key or value is
-    wrong."""
+    """Read the file, if it exists. Raises UsageError with its line if it is not TOML, or a key or value is wrong."""
     if not (path := config_file()).exists():
         return UserConfig()
     values, source = read_toml(path, "configuration")

@@ -1,5 +1,4 @@
-"""Run on the embedded cluster, observed from outside while it runs: new log lines, containers, and recorded
-instants."""
+"""Run on the embedded cluster, observed from outside: new log lines, containers, and recorded instants."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence

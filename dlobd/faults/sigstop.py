@@ -85,8 +85,7 @@ def stop(
     over: threading.Event,
     within_s: float = STOPPED_WITHIN_S,
 ) -> None:
-    """Stop processes for some time, or until `over`, and log the interval. Log nothing if no process appears
-    within `within_s`."""
+    """Stop processes for some time, or until `over`, and log the interval, unless none appears within `within_s`."""
     search_until_s = time.monotonic() + within_s
     while not targets():
         if time.monotonic() > search_until_s or over.wait(SEARCH_S):

@@ -26,8 +26,7 @@ def daemons_of(cluster: EmbeddedCluster, kind: str) -> list[ProcessId]:
 
 
 def daemons(kind: str) -> Targets:
-    """Return a function that finds the daemons of a kind; without a kind, the daemon whose log has the trigger's
-    line."""
+    """Return a function that finds the daemons of a kind; without a kind, the daemon that logged the trigger."""
     return lambda run, moment: daemons_of(run.cluster, kind or moment.source)
 
 

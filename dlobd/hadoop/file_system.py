@@ -41,8 +41,7 @@ class Storage(Protocol):
         """
 
     def sizes(self, directory: str) -> dict[str, int]:
-        """Return the sizes of a directory's entries by name. Records no span: used for polls and for sizes of staged
-        files."""
+        """Return the sizes of a directory's entries by name. Records no span: used for polls and staged files."""
 
     def files(self, directory: str) -> list[str]:
         """Return the paths of all files below a directory."""

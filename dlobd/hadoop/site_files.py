@@ -53,8 +53,7 @@ class HadoopConf:
 
     @classmethod
     def read(cls, directory: Path) -> Self:
-        """Read the site files.
-        Raises UsageError if the directory or a file is missing, or a file is not a Hadoop configuration."""
+        """Read the site files. Raises UsageError if one is missing, or is not a Hadoop configuration."""
         directory = directory.expanduser().absolute()
         if not directory.is_dir():
             raise UsageError(f"--hadoop-conf {directory} is not a directory.", "name the cluster's HADOOP_CONF_DIR")

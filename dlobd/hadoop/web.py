@@ -23,8 +23,7 @@ TIMEOUT_S: Timeout = (5.0, 30.0)
 """Timeouts for connecting, and between two bytes."""
 
 MAX_NODES = 64
-"""Maximum number of NodeManagers that are queried individually. On larger clusters dlobd queries only NodeManagers with
-containers."""
+"""Maximum number of NodeManagers to query. On larger clusters dlobd queries only NodeManagers with containers."""
 
 Answer = TypeVar("Answer")
 

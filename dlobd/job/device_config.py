@@ -36,8 +36,7 @@ def gpu_id(number: int) -> str:
 
 
 def configure(tf: Any, job: Job) -> None:
-    """Set device and threads before TensorFlow uses a device. Raises RuntimeError if this rank needs a GPU, but has
-    none."""
+    """Set device and threads before TensorFlow uses a device. Raises RuntimeError if a needed GPU is missing."""
     if job.device == "cpu":
         os.environ[VISIBLE] = NO_GPU  # never use a GPU unless it was requested
         tf.config.set_visible_devices([], "GPU")

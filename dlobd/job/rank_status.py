@@ -41,8 +41,7 @@ VARIABLE = "_DLOBD_RANK_STATUS"
 LINE_BYTES = 1 << 16
 
 FIRST_LOOK_S, LONGEST_PAUSE_S = 2.0, 10.0
-"""First and longest interval between the driver's reads of the markers. Intervals double, to limit requests to the
-NameNode."""
+"""First and longest interval between the driver's reads of the markers. Intervals double, to spare the NameNode."""
 
 SETTLE_S = 0.5  # wait for the report of a death after a failure: a peer of the dead rank may report first
 

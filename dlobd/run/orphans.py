@@ -82,8 +82,7 @@ def end_orphans(rm_url: str, nm_urls: Sequence[str], report: Report) -> None:
 
 
 def applications(rm_url: str, tag: str) -> list[JsonObject] | None:
-    """Return the ResourceManager's records of applications with a tag, oldest first; None if the ResourceManager does
-    not answer."""
+    """Return the ResourceManager's records of applications with a tag, oldest first; None without an answer."""
     answer = HadoopWeb.get_json(f"{rm_url}/ws/v1/cluster/apps", applicationTags=tag)
     if answer is None:
         return None

@@ -32,8 +32,7 @@ from dlobd.paths import python_path
 from dlobd.tracing import clock, process_use
 
 PERIOD_NS = 500_000_000
-"""Period of sampling. A sample of a run on the embedded cluster takes 4 to 5 ms of CPU: 1 % of a core at this
-period."""
+"""Period of sampling. A sample of a run on the embedded cluster takes 4 to 5 ms of CPU: 1 % of a core."""
 START_DEADLINE_S = 20.0
 STOP_DEADLINE_S = 5.0
 

@@ -1,5 +1,4 @@
-"""Record (run.json) of a run in progress: the facts known before the job is submitted, and the durations of its
-phases."""
+"""Record (run.json) of a run in progress: facts known before the submission, and durations of phases."""
 
 import os
 from contextlib import AbstractContextManager

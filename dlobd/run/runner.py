@@ -116,8 +116,7 @@ def check(experiment: Runnable, lent: Lent = None, report: Report | None = None)
 
 
 def check_room(experiment: Runnable, lent: Lent = None) -> None:
-    """Check that this machine has the memory and the devices of a run that takes place here.
-    Raises SetupError if it does not."""
+    """Check memory and devices of this machine for a run that takes place here. Raises SetupError."""
     if kind_of(experiment, lent).here:  # the memory of another cluster is unknown
         capacity.check_gpus(experiment)
         capacity.check_memory(experiment, default_settings())
@@ -292,8 +291,7 @@ def prepare_job(
     report: Report,
     make: Callable[[str], None] | None = None,
 ) -> tuple[staging.StagedData, Job]:
-    """Stage the data set and write the job's description into the bundle; return both. For `make` see
-    `staging.stage`."""
+    """Stage the data set and write the job's description into the bundle; return both. `make`: see `stage`."""
     staged = staging.stage(experiment, place.storage, place.top, prefixed(report, "prepare"), make)
     job = job_of(experiment, place, staged, bundle)
     place.prepare(job.run_dir)

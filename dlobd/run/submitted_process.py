@@ -197,8 +197,7 @@ class _Follower:
         return tuple(dict.fromkeys(self._announced)) or ((self._named,) if self._named else ())
 
     def waits_s(self) -> float:
-        """Return the time since the submission of an application that YARN has not started; 0 if there is no such
-        application."""
+        """Return the time since the submission of an application that YARN has not started; 0 without one."""
         return time.monotonic() - self._submitted_s if self._submitted_s else 0.0
 
     def follow(self) -> None:

@@ -118,8 +118,7 @@ def touched(injected: Iterable[Injection], attribution: Attribution) -> set[Name
 
 
 def coverage_of(attribution: Attribution, known: set[Named]) -> Coverage:
-    """Return the coverage of a run by spans of these names; polls and heartbeats do not count as part of their
-    spans."""
+    """Return the coverage of a run by spans of these names; their polls and heartbeats do not count."""
     spent: Counter[Named] = Counter()
     asleep_ns = 0
     for segment in attribution.segments:

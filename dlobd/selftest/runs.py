@@ -152,8 +152,7 @@ def rpc_calls(plan: Plan, bundle: Path, point: Point) -> list[Call] | None:
 
 @contextmanager
 def _faults(plan: Plan, cluster: EmbeddedCluster, directory: Path) -> Iterator[ObservedRun]:
-    """Inject the delays of a plan that come from outside the job's processes. Raises ClusterError if the queue cannot
-    be filled."""
+    """Inject the delays that come from outside the job's processes. Raises ClusterError if the queue stays free."""
     with ExitStack() as stack:
         run = ObservedRun(cluster, directory, plan.cluster_mode)
         faults = [_stop(point, seconds[0]) for point, seconds in plan.delays.items() if POINTS[point].stop]
@@ -181,8 +180,7 @@ def _stop(point: str, seconds: float) -> Fault:
 
 
 class _Hooked(RunObserver):
-    """Observer that starts every Python process below spark-submit with the hooks. Spark passes PYTHONPATH on to its
-    containers."""
+    """Observer that starts each Python process below spark-submit with the hooks. Spark passes PYTHONPATH on."""
 
     def __init__(self, began: Callable[[Bundle], None], directory: Path) -> None:
         self._began = began

@@ -110,8 +110,7 @@ def one_line(reason: str) -> str:
 
 
 def _message(evidence: Evidence) -> str:
-    """Return the error message of a rank, the driver or YARN, in this order: a driver may report only a failed Spark
-    job."""
+    """Return the error message of a rank, the driver or YARN, in this order: a driver may know only a failed job."""
     if chosen := _driver_causes(evidence, kinds.TRAINING_FAILED):
         return chosen[-1]
     message = _driver_message(evidence)

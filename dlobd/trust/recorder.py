@@ -30,8 +30,7 @@ def _spans(facts: Facts) -> Compared | None:
 
 @RULES.add("nesting", "span files: largest time outside of the parent, ns", "limit, ns")
 def _nesting(facts: Facts) -> Compared | None:
-    """Check that spans of one thread lie inside their parents and do not overlap. Detects spans that end before they
-    begin."""
+    """Check that spans of one thread lie inside their parents and do not overlap. Detects ends before begins."""
     evidence = facts.evidence
     processes = [process for process in evidence.processes if process.spans]
     if not processes:

@@ -29,8 +29,7 @@ def _results(evidence: Evidence) -> list[RankResult]:
 
 @RULES.add("ranks-reported", "done-markers: ranks", "experiment: workers", whole=False)
 def _ranks(facts: Facts) -> Compared | None:
-    """Check that each rank left a done-marker. Failed in ef82ce2 with "missing: [0, 1]" for a bundle without
-    done-markers."""
+    """Check that each rank left a done-marker. Failed in ef82ce2 with "missing: [0, 1]" for a bundle without any."""
     experiment = facts.training
     if not ended_well(facts.evidence):
         return None
@@ -42,8 +41,7 @@ def _ranks(facts: Facts) -> Compared | None:
 
 @RULES.add("steps", "done-markers: steps of a rank", "experiment: steps", MARKERS)
 def _steps(facts: Facts) -> Compared | None:
-    """Check that each rank took the steps that the experiment asks for. Detects ranks that end after different
-    steps."""
+    """Check that each rank took the steps of the experiment. Detects ranks that end after different steps."""
     experiment = facts.training
     found = [result["steps"] for result in _results(facts.evidence)]
     wanted, limit = _wanted_steps(experiment, _results(facts.evidence))

@@ -14,8 +14,7 @@ MEMORY_SHARE, LATE_S = 0.005, 0.25
 transitions of a container up to 0.25 s late."""
 
 LEAVES_NS = 20 * NS_PER_S
-"""Largest time between the exits of a client-mode driver and its ApplicationMaster, until the ResourceManager kills
-it."""
+"""Largest time between the exits of a client-mode driver and its ApplicationMaster, which then is killed."""
 
 OVER = ("COMPLETED", "RELEASED", "KILLED", "EXPIRED")
 """States that end YARN's charge for a container; the first of them counts."""

@@ -54,8 +54,7 @@ def mentioning(word: str) -> list[ProcessId]:
 
 
 def wait_gone(processes: Collection[ProcessId], deadline: float) -> list[ProcessId]:
-    """Wait until none of `processes` is alive or `deadline` (time.monotonic) has passed; return the remaining
-    processes."""
+    """Wait until all `processes` have ended or `deadline` (time.monotonic) has passed; return the remaining ones."""
     while True:
         left = [process for process in processes if process.alive]
         if not left or time.monotonic() >= deadline:

@@ -23,8 +23,7 @@ NON_HEAP_MB = 64
 
 POLL_S = 0.25
 PROBE_TIMEOUT_S = (2.0, 2.0)
-"""Timeout of a probe. A starting web server accepts connections and answers late; probes of the other daemons must not
-wait for it."""
+"""Timeout of a probe. A starting web server accepts connections and answers late; other probes must not wait."""
 
 
 class PortClash(Exception):

@@ -79,8 +79,7 @@ def with_option(cause: str) -> str:
 
 
 def java_cause(text: str) -> str | None:
-    """Return the innermost message of a Java stack trace, within the outermost message that quotes it; None without a
-    stack trace."""
+    """Return the innermost message of a Java stack trace, within the outermost message that quotes it; else None."""
     messages = [without_classes(thrown) for thrown in _THROWN.findall(text)]
     return next((message for message in messages if _SHORT_CLASS.sub("", messages[-1]) in message), None)
 
@@ -109,8 +108,7 @@ def without_module(line: str) -> str:
 
 
 def failure_line(error: Exception, status: JobStatus) -> str:
-    """Return the cause that a rank reported, else the cause that a node reported, else the line of `error` that names
-    the cause."""
+    """Return the cause that a rank or else a node reported, else the line of `error` that names the cause."""
     try:
         if failure := status.final_failure():
             return failure

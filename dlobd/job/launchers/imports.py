@@ -89,8 +89,7 @@ class _FirstImport(importlib.abc.MetaPathFinder):
 
 
 class _Wrapper(importlib.abc.Loader):
-    """Wrapper of a module's own loader. It removes itself at its first use, because other modules may use the loader
-    too."""
+    """Wrapper of a module's own loader. It removes itself at its first use: other modules may use the loader too."""
 
     def __init__(self, own: importlib.abc.Loader, load: Callable[[Callable[[], None], ModuleType], None]) -> None:
         self._own = own

@@ -35,8 +35,7 @@ def uses_tensorflow_servers(job: Job) -> bool:
 
 
 class JoinWatch:
-    """Detector of ranks that do not join TensorFlow's cluster. `addresses`: name of a rank -> host:port of its
-    TensorFlow server."""
+    """Detector of ranks that do not join TensorFlow's cluster. `addresses`: rank -> host:port of its server."""
 
     def __init__(self, addresses: Mapping[str, str]) -> None:
         self._missing = dict(addresses)

@@ -89,8 +89,7 @@ def free_addresses(count: int) -> list[str]:
 
 
 def wait(ranks: list[subprocess.Popen[bytes]], status: JobStatus, join_watch: JoinWatch | None = None) -> None:
-    """Wait until all ranks have succeeded. Raises TrainingFailed if a rank fails. `dlobd.run` enforces the job's
-    timeout."""
+    """Wait until all ranks have succeeded. Raises TrainingFailed if one fails. `dlobd.run` enforces the timeout."""
     with ExitStack() as stack:
         memory = MemoryGroup.read()
         poller = select.poll()

@@ -204,8 +204,7 @@ class StartTask:
 def record_driver(
     node: Any, join_poll_ns: int, feed_task: type[FeedTask] = FeedTask, start_task: type[StartTask] | None = StartTask
 ) -> None:
-    """Wrap the tasks that TensorFlowOnSpark creates on the driver. If `start_task` is None, the caller wraps the start
-    task."""
+    """Wrap the tasks that TensorFlowOnSpark creates on the driver. Without `start_task`, the caller wraps that."""
     original_train, original_run = node.train, node.run
     if not getattr(original_train, "dlobd", False):
         if start_task is not None:

@@ -1,5 +1,4 @@
-"""Worker daemon for TensorFlowOnSpark. It installs `tfos_compat` at run time, so that the user's Python
-installation is unchanged."""
+"""Worker daemon for TensorFlowOnSpark. It installs `tfos_compat` at run time: the installation is unchanged."""
 
 from dlobd.job.launchers import tfos_compat
 from dlobd.job.launchers.worker_daemon import serve

@@ -148,8 +148,7 @@ class Connection(ABC):
         raise self._not_supported("start a send without waiting")
 
     def register(self, memory: Buffer) -> bytes:
-        """Register `memory`, which the peer may write and read until this connection closes; return the key for the
-        peer."""
+        """Register memory, which the peer may write and read until this end closes; return the key for the peer."""
         raise self._not_supported("access memory of the peer")
 
     def put(self, source: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:

@@ -91,8 +91,7 @@ class GrpcChannel(IpChannel):
         return listener
 
     def connect(self, address: str, deadline_s: float) -> GrpcConnection:
-        """Connect. Raises Refused: the other end does not have the secret; SetupError: the route uses another
-        interface."""
+        """Connect. Raises Refused: the other end lacks the secret; SetupError: the route uses another interface."""
         host, port = parse_address(LIBRARY, address)
         source_towards(self._transport, self._device, host)
         traffic = traffic_over(interfaces.towards(host))

@@ -89,8 +89,7 @@ class SocketsChannel(IpChannel):
         return listener
 
     def connect(self, address: str, deadline_s: float) -> SocketsConnection:
-        """Connect. Raises Refused: the other end does not have the secret; SetupError: the route uses another
-        interface."""
+        """Connect. Raises Refused: the other end lacks the secret; SetupError: the route uses another interface."""
         host, port = parse_address(LIBRARY, address)
         source = source_towards(self._transport, self._device, host)
         while True:

@@ -132,8 +132,7 @@ class MpiPeers(Peers):
         self._dead = self._store.first_dead()
 
     def _who_is_stuck(self) -> str:
-        """Name the live ranks that do not join the search: they have not passed the deadline, and are blocked
-        elsewhere."""
+        """Name the live ranks that do not join the search: they have not passed the deadline, but are blocked."""
         try:
             self._store.all_gather("search for the blocked rank", "", time.monotonic() + STUCK_S)
         except RendezvousError as error:

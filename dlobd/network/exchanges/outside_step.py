@@ -167,8 +167,7 @@ class OutsideStepExchange(ABC):
         return function(*arguments)
 
     def reduce(self, tf: TensorFlow, tensors: Sequence[Tensor], ranks: int) -> list[Tensor]:
-        """Return the means over all ranks. Raises ExchangeFailed: a rank is gone (the message names it), or too
-        slow."""
+        """Return the means over all ranks. Raises ExchangeFailed: a rank is gone, and is named, or too slow."""
         try:
             return self._reduce(tf, tensors, ranks)
         except ExchangeFailed as error:

@@ -91,8 +91,7 @@ class TfPsPeers(Peers):
         self._failed = True
 
     def close(self) -> None:
-        """Close the session, which spans all ranks, while all ranks still run. TensorFlow's server ends with its
-        process."""
+        """Close the session of all ranks, while all ranks still run. TensorFlow's server ends with its process."""
         if self._failed:
             return
         with suppress(RendezvousError):  # a rank that failed reports its own error

@@ -154,8 +154,7 @@ class PmiServer(RankServer):
             return finalised
 
     def _barrier(self, rank: int, connected: socket.socket) -> None:
-        """Wait for all ranks. Answer a failure before the connection closes, because MPICH 5.0.2 segfaults
-        otherwise."""
+        """Wait for all ranks. Answer a failure before the connection closes: MPICH 5.0.2 segfaults otherwise."""
         try:
             with self._changed:
                 self._waiting.add(rank)

@@ -93,8 +93,7 @@ class KeyValueStore(RankServer):
 
 
 class StoreClient:
-    """A rank's connection to the store. Raises RendezvousError if the store does not answer in time or does not have
-    the secret."""
+    """A rank's connection to the store. Raises RendezvousError if the store is late or lacks the secret."""
 
     def __init__(self, address: str, rank: int, secret: bytes, deadline_s: float) -> None:
         self._channel = SocketsChannel("tcp", "", secret)
@@ -119,8 +118,7 @@ class StoreClient:
         raise RendezvousError(f"{names(answer.get('missing', ()))} did not reach the rendezvous {name!r} in time")
 
     def first_dead(self) -> int | None:
-        """Return the first rank that ended without a bye; None if there is no such rank, or the store itself is
-        gone."""
+        """Return the first rank that ended without a bye; None without such a rank, or if the store itself is gone."""
         try:
             dead = self._ask({}, time.monotonic() + SETTLE_S).get("dead")
         except RendezvousError:

@@ -128,8 +128,7 @@ def _mtu_bytes(counted: Snapshot, port: PortCounts) -> int | None:
 
 
 def kind_of(interface: InterfaceCounts) -> Kind:
-    """Return the kind of IP traffic over an interface: `ipoib` for InfiniBand, `tcp` for Ethernet and all other
-    types."""
+    """Return the kind of IP traffic over an interface: `ipoib` for InfiniBand, `tcp` for all other types."""
     if interface.type is None:
         return "unknown"
     return "ipoib" if interface.type == INFINIBAND else "tcp"

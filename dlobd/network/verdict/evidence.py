@@ -305,8 +305,7 @@ def _namespace(root: Path) -> str:
 
 
 def tcp_socket(fd: int) -> TcpSocket | None:
-    """Return the connection of a descriptor; None if it is not a connected TCP socket, or the kernel does not count
-    bytes."""
+    """Return the connection of a descriptor; None unless it is a connected TCP socket whose bytes the kernel counts."""
     if socket.getdefaulttimeout() is not None:
         return None  # with a default timeout, Python would make the library's socket non-blocking
     try:

@@ -41,8 +41,7 @@ class Place(Protocol):
 
     @property
     def rm_url(self) -> str | None:
-        """URL of the ResourceManager, whose applications may outlive this process. None if there is no
-        ResourceManager."""
+        """URL of the ResourceManager, whose applications may outlive this process; None without one."""
 
     def daemon_pids(self) -> dict[str, int]:
         """Return the daemons on this machine by name. Their resource use is sampled, including their children."""

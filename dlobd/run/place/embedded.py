@@ -153,8 +153,7 @@ def cluster(times: SetupTimes, report: Report) -> Iterator[EmbeddedCluster]:
 
 @contextmanager
 def lent_or_own(lent: Lent, times: SetupTimes, report: Report) -> Iterator[EmbeddedCluster]:
-    """Yield the cluster of a series, or a cluster for this run. Ends orphaned applications of killed dlobd commands on
-    it."""
+    """Yield the cluster of a series, or one for this run. Ends applications of killed dlobd commands on it."""
     if lent is None:
         with cluster(times, report) as own:
             orphans.end_orphans(own.rm_url, own.endpoints.nm_urls, report)

@@ -112,8 +112,7 @@ def examine(machine: Machine | None = None) -> list[Diagnosis]:
 
 
 def channel(text: str) -> Channel:
-    """Parse a channel that the user requires.
-    Raises UsageError if there is no such channel; the message names the nearest."""
+    """Parse a channel that the user requires. Raises UsageError for an unknown one, and names the nearest."""
     names = CHANNELS.names()
     try:
         spec = Channel.parse(text)

@@ -57,8 +57,7 @@ def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_sof
 
 
 def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
-    """Return the exit code that a run would have: 3 for a broken part of this machine, 4 for a broken part of the
-    external cluster."""
+    """Return the exit code that a run would have: 3 for a broken part of this machine, 4 for one of the cluster."""
     broken = [one for one in diagnoses if one.verdict == "broken" and not one.optional]
     if not broken:
         return 0
@@ -236,8 +235,7 @@ LISTENERS = tuple(Listener(*map(str.strip, line.split("|"))) for line in _LISTEN
 
 
 def listeners(conf_dir: Path | None = None) -> tuple[Listener, ...]:
-    """Return the sockets that a run opens on this machine, and on the nodes of an external cluster if `conf_dir` names
-    a cluster."""
+    """Return the sockets that a run opens on this machine, and on nodes of the cluster of `conf_dir`."""
     if conf_dir is None:
         return LISTENERS
     node = "each host's address in the cluster"

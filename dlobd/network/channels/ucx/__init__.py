@@ -1,2 +1,1 @@
-"""UCX by a cffi binding. `library` finds libucp, `declarations` is its C interface, `worker` and `connection` carry
-messages."""
+"""UCX by a cffi binding: `library` finds libucp, `declarations` is its C interface, `worker` and `connection` send."""

@@ -89,8 +89,7 @@ def _load(named: str) -> Library:
 
 
 def describe(verbs: bool = False) -> str:
-    """Describe the libucp that channels use. Raises SetupError: no libucp, or no InfiniBand verbs although they are
-    required."""
+    """Describe the libucp that channels use. Raises SetupError: no libucp, or it lacks required InfiniBand verbs."""
     found = load()
     what = f"UCX {_dotted(found.version)} ({found.origin}: {found.path})"
     if verbs and "ib" not in found.modules:

@@ -413,8 +413,7 @@ class Worker:
     # ---- the end
 
     def give_up(self, request: CData, memory: CData, why: str) -> None:
-        """Abandon a request: keep its memory until the endpoint is closed, and inform the peer that its data is
-        invalid."""
+        """Abandon a request: keep its memory until the endpoint closes, and tell the peer that its data is invalid."""
         with self.lock:
             if self.handle is None:
                 return

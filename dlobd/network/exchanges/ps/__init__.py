@@ -1,2 +1,1 @@
-"""Parameter servers of dlobd: `servers` sum the pushed gradients, `process` runs a server, `exchange` is the
-ranks' side."""
+"""Parameter servers: `servers` sum the pushed gradients, `process` runs a server, `exchange` is the ranks' side."""

@@ -120,8 +120,7 @@ class PsPeers(Peers):
             raise
 
     def _span(self, kind: kinds.SpanKind, server: int) -> AbstractContextManager[object]:
-        """Record a span that waits for the server's lane; nothing in a synchronous exchange, which has a single wire
-        span."""
+        """Record a span that waits for the server's lane; nothing in a synchronous exchange with its single span."""
         if self._synchronous:
             return nullcontext()
         return tracing.span(kind, {"waits_for": [kinds.server_lane(server, self.rank)]})
