@@ -10,8 +10,6 @@ layers may have the same name: compare kinds by `is`.
 Standard library only, and fast to import: the cluster's Python imports this module before it records its first span.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import Enum
 from functools import cache
@@ -96,7 +94,7 @@ class Details(TypedDict, total=False):
     released_ns: int | None
     cause: str
     cause_period_ns: int
-    cause_kind: Cause | None
+    cause_kind: "Cause | None"
     detail: str
     truncated: bool
     attrs: JsonMap

@@ -12,8 +12,6 @@ The interval has exactly its stated confidence for any distribution (Hartigan 19
 Values"; for two samples Pitman 1937).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence
@@ -68,7 +66,7 @@ class Test:
     """
 
     differences: Floats
-    ratios: Floats | None
+    ratios: "Floats | None"
     exact: bool
 
     @property

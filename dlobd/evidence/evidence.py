@@ -1,7 +1,5 @@
 """The evidence of one run in a bundle, parsed once. An absent source is empty: a run may have ended early."""
 
-from __future__ import annotations
-
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -68,7 +66,7 @@ class Evidence:
         return window
 
     @cached_property
-    def applications(self) -> list[Evidence]:
+    def applications(self) -> "list[Evidence]":
         """The evidence of each application, in their order: a script may stop its SparkContext and create another."""
         parts = spark.contexts(self.submitter.lines)
         if len(parts) < 2 or self.topology.driver_in_container:

@@ -1,7 +1,5 @@
 """Computes the members of run.json that follow from a bundle's evidence. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

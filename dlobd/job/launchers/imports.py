@@ -1,8 +1,6 @@
 """Records the duration and the importer of each package's import, runs hooks at the first import of a module, and
 imports TensorFlow without Keras."""
 
-from __future__ import annotations
-
 import importlib.abc
 import importlib.util
 import os

@@ -7,8 +7,6 @@ With both sources, batch t of rank r is block t of file r: runs with the same se
 order. Augmentation depends only on batch, seed and step, so that it is equal with both sources.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -38,7 +36,7 @@ Batch = tuple[Tensor, Tensor]
 """Images [n, *image_shape] and labels [n], as tensors; see `dlobd.job.datasets.tfrecord.decode_block`."""
 
 
-def batches(tf: TensorFlow, job: Job, node: Node, deadlines: Deadlines) -> Iterator[Batch]:
+def batches(tf: TensorFlow, job: Job, node: Node, deadlines: "Deadlines") -> Iterator[Batch]:
     """Yield this rank's batches of all epochs, in order."""
     augment: Augment | None = AUGMENTATIONS.get(job.augment)
     if job.input == "read":
@@ -46,7 +44,7 @@ def batches(tf: TensorFlow, job: Job, node: Node, deadlines: Deadlines) -> Itera
     return _feed(tf, job, node, deadlines, augment)
 
 
-def _feed(tf: TensorFlow, job: Job, node: Node, deadlines: Deadlines, augment: Augment | None) -> Iterator[Batch]:
+def _feed(tf: TensorFlow, job: Job, node: Node, deadlines: "Deadlines", augment: Augment | None) -> Iterator[Batch]:
     if node.feed is None:
         raise ValueError(f'launcher {job.launcher!r} does not feed; use input = "read"')
     taken = 0

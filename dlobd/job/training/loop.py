@@ -12,8 +12,6 @@ All ranks take the same steps. Training ends with the first of these steps:
                             a separate exchange after each evaluation (`StopVote`)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import nullcontext
 from statistics import fmean
@@ -37,7 +35,7 @@ class Loop:
     """Training loop of a rank."""
 
     def __init__(
-        self, tf: TensorFlow, job: Job, node: Node, step: Step, stop_vote: StopVote, model: Tensor, storage: Storage
+        self, tf: TensorFlow, job: Job, node: Node, step: Step, stop_vote: "StopVote", model: Tensor, storage: Storage
     ) -> None:
         self._tf = tf
         self._job = job

@@ -7,8 +7,6 @@ is timed. Other functions of RDDs, such as those of whole partitions, cannot be 
 The span of a task has the sums. Instants have the sums of its slices: a timeline can place a slice, not its calls.
 """
 
-from __future__ import annotations
-
 import functools
 import io
 import os
@@ -57,7 +55,7 @@ class _Next:
 class Parts:
     """Parts of the time of one task, in nanoseconds. Its thread changes the current part by `enter`."""
 
-    of_task: Parts | None = None  # the task of this worker, while it runs
+    of_task: "Parts | None" = None  # the task of this worker, while it runs
 
     def __init__(self) -> None:
         self.thread, self.how = get_ident(), _Next.how

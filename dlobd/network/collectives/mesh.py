@@ -6,8 +6,6 @@ can start a send without waiting, the thread is needed only for messages that th
 this rank receives from another peer.
 """
 
-from __future__ import annotations
-
 import struct
 import threading
 from collections import Counter
@@ -55,7 +53,7 @@ class Mesh:
         channel: base.OpenChannel,
         all_gather: AllGather,
         deadline_s: float,
-    ) -> Mesh:
+    ) -> "Mesh":
         """Connect to the partners of this rank. All ranks call it, and partnership is symmetric.
 
         Raises ExchangeFailed: a partner did not connect in time, or a rank that is no partner connected.
@@ -140,11 +138,11 @@ class Mesh:
         if self._thread is not threading.current_thread():
             self._thread.join(END_S)
 
-    def _enqueue(self, send: _Send) -> None:
+    def _enqueue(self, send: "_Send") -> None:
         self._queued += 1
         self._queue.put(send)
 
-    def _finish(self, send: _Send) -> None:
+    def _finish(self, send: "_Send") -> None:
         try:
             self._peers[send.to].finish_send(send.begun, send.deadline_s)
         except base.ChannelError as error:

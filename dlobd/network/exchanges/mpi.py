@@ -5,8 +5,6 @@ polled until it is complete: it takes as long as MPI_Allreduce, but a waiting ra
 not report dead ranks, so a long call also asks the store for them.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 import time
@@ -37,7 +35,7 @@ STUCK_S = 3.0  # timeout of a rendezvous at the store after a passed deadline, w
 class MpiAllReduce(OutsideStepExchange):
     """Exchange `mpi`: MPI_Iallreduce of MPICH."""
 
-    def connect(self, context: JoinContext) -> MpiPeers:
+    def connect(self, context: JoinContext) -> "MpiPeers":
         """Start MPI in this process. Raises also SetupError if MPI cannot carry the transport."""
         preset = environment(context.channel.transport, context.channel.device)
         netmods = context.all_gather("netmod", preset["MPICH_CH4_NETMOD"])
@@ -102,7 +100,7 @@ class MpiPeers(Peers):
     def _barrier(self, deadline_s: float) -> None:
         self._run(_Call(self.session.barrier, deadline_s, "not all ranks reached a barrier of MPI", sleep=True))
 
-    def _run(self, call: _Call) -> None:
+    def _run(self, call: "_Call") -> None:
         if self._failed:
             raise ExchangeFailed("MPI failed in an earlier call")
         self._queue.put(call)
@@ -119,7 +117,7 @@ class MpiPeers(Peers):
             raise ExchangeFailed(f"{call.what} in time{self._who_is_stuck()}") from call.error
         raise ExchangeFailed(str(call.error)) from call.error
 
-    def _watch(self, call: _Call) -> None:
+    def _watch(self, call: "_Call") -> None:
         """Ask the store for dead ranks until the call is done or its deadline has passed."""
         while self._dead is None and time.monotonic() < call.deadline_s:
             if self._asking is None or not self._asking.is_alive():

@@ -1,7 +1,5 @@
 """dlobd's all-reduces over any channel; each rank listens only on the channel's device."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from dlobd.network.channels.base import Array, OpenChannel, Traffic
@@ -16,7 +14,7 @@ class _OverMesh(OutsideStepExchange):
 
     algorithm: ClassVar[type[all_reduce.AllReduce]]
 
-    def connect(self, context: JoinContext) -> MeshPeers:
+    def connect(self, context: JoinContext) -> "MeshPeers":
         channel = context.open_channel()
         rank, size = context.rank, context.size
         partners = self.algorithm.partners(rank, size) | mesh.barrier_partners(rank, size)

@@ -10,8 +10,6 @@ itself stays in its process. A server sums in the order of arrival, so with more
 between runs. Its gRPC server listens on all interfaces, as in every exchange of TensorFlow.
 """
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 
@@ -35,7 +33,7 @@ so no push is stale."""
 class TfPs(OutsideStepExchange):
     """Exchange `tf-ps`: TensorFlow's parameter servers, outside the step."""
 
-    def connect(self, context: JoinContext) -> TfPsPeers:
+    def connect(self, context: JoinContext) -> "TfPsPeers":
         servers = context.servers
         if servers > context.size:
             raise ExchangeFailed(f"exchange_servers {servers} exceeds the number of ranks, {context.size}")
@@ -118,7 +116,7 @@ class TfPsPeers(Peers):
             raise ExchangeFailed(f"TensorFlow's parameter servers failed: {_line(error)}") from error
         return pulled[0] if len(pulled) == 1 else np.concatenate(pulled)
 
-    def _plan(self, array: Array, servers: int) -> _Plan:
+    def _plan(self, array: Array, servers: int) -> "_Plan":
         form = (array.dtype.str, array.size, servers)
         if (found := self._plans.get(form)) is None:
             with self._graph.as_default():

@@ -23,8 +23,6 @@ makes `unknown`. Counters include all processes of a host and network namespace,
 If the request names a network in CIDR notation, all used addresses on every host must be in it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -142,7 +140,7 @@ def _home(address: str, snapshots: Sequence[Snapshot]) -> InterfaceCounts | None
     return None
 
 
-def _agrees(requested: Channel | None, kind: Kind, found: Sequence[HostVerdict]) -> bool | None:
+def _agrees(requested: Channel | None, kind: Kind, found: "Sequence[HostVerdict]") -> bool | None:
     if requested is None:
         return None
     wanted, device, network = TRANSPORTS[requested.transport].kind, requested.device, network_of(requested.device)
@@ -163,12 +161,12 @@ def _agrees(requested: Channel | None, kind: Kind, found: Sequence[HostVerdict])
     return all(device in (name, name.partition(":")[0]) for some in places for name in some)
 
 
-def _outside(network: IPv4Network, found: Sequence[HostVerdict]) -> list[str]:
+def _outside(network: IPv4Network, found: "Sequence[HostVerdict]") -> list[str]:
     used_there = sorted(frozenset[str]().union(*(one.home_addresses for one in found)))
     return [address for address in used_there if ip_address(address) not in network]
 
 
-def _outside_words(requested: Channel | None, found: Sequence[HostVerdict]) -> list[str]:
+def _outside_words(requested: Channel | None, found: "Sequence[HostVerdict]") -> list[str]:
     network = network_of(requested.device) if requested else None
     outside = _outside(network, found) if network else []
     return [f"{', '.join(outside)} {'are' if len(outside) > 1 else 'is'} not in {network}"] if outside else []
@@ -240,7 +238,7 @@ class _Host:
     addresses: frozenset[str]
 
     @classmethod
-    def of(cls, members: Sequence[TransportEvidence], ends: frozenset[tuple[str, str]], alone: bool) -> _Host:
+    def of(cls, members: Sequence[TransportEvidence], ends: frozenset[tuple[str, str]], alone: bool) -> "_Host":
         first = min((member.before for member in members), key=lambda snapshot: snapshot.at_ns)
         last = max((member.after for member in members), key=lambda snapshot: snapshot.at_ns)
         connections = [member.after.since(member.before).sockets for member in members]

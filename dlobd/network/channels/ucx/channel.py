@@ -5,8 +5,6 @@ stays open, because its close signals the end of the peer, for every transport. 
 client that reaches its ports, or its shared memory, can send to it.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from dataclasses import replace
@@ -44,7 +42,7 @@ class UcxChannel:
         self._lock = threading.Lock()
         self._connections: list[UcxConnection] = []
 
-    def listen(self, device: str = "") -> UcxListener:
+    def listen(self, device: str = "") -> "UcxListener":
         """Listen on a device. Raises UsageError or SetupError if UCX cannot use it."""
         context, link = self._open(device)
         return UcxListener(link.listen(self._tcp_device()), context, self)
