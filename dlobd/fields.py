@@ -6,13 +6,12 @@ A class declares its fields once:
     class Epoch:
         loss: float = member("Mean loss of its steps.", "own mark `epoch done` of the chief", unit="nats")
 
-`json_schema` gives the JSON Schema of such a class, `decoded` builds it from JSON, `plain` writes it as JSON, and
-`numbers` lists each number with its description. Standard library only, because tracing imports this module on the
-cluster.
+`json_schema` gives the JSON Schema of such a class, `decoded` builds it from JSON, and `plain` writes it as JSON.
+Standard library only, because tracing imports this module on the cluster.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -21,9 +20,6 @@ from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, 
 T = TypeVar("T")
 
 JsonSchema = dict[str, Any]
-
-UNITS = ("ns", "bytes", "share", "samples", "steps", "spans", "lines", "cores", "threads", "calls", "tasks")
-"""Units that are also suffixes of field names: the unit of a field `wall_ns` is `ns`."""
 
 _JSON_TYPES: Mapping[object, str] = {bool: "boolean", int: "integer", float: "number", NoneType: "null"}
 
@@ -86,50 +82,6 @@ def setting(
 def described(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
     """Return a decorator for frozen dataclasses with fields declared by `member` or `setting`."""
     return dataclass(frozen=True, slots=True, kw_only=kw_only)
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """Numeric field of a record: its path, such as `layers[].ns`, and its documentation."""
-
-    path: str
-    unit: str
-    text: str
-    origin: str
-
-
-def numbers(kind: type, path: str = "") -> Iterator[Number]:
-    """Yield the numeric fields of a dataclass and of nested dataclasses, in the order of declaration. Raises ValueError
-    if a numeric field has no description."""
-    hints = _hints(kind)
-    for field in dataclasses.fields(kind):
-        about: Description | None = field.metadata.get("about")
-        place = f"{path}.{field.name}" if path else field.name
-        for leaf, suffix in _leaves(hints[field.name]):
-            if isinstance(leaf, type) and dataclasses.is_dataclass(leaf):
-                yield from numbers(leaf, place + suffix)
-            elif leaf in (int, float):
-                if about is None or not about.text:
-                    raise ValueError(f"{kind.__name__}.{field.name} is not described")
-                named = next((unit for unit in UNITS if field.name == unit or field.name.endswith(f"_{unit}")), "-")
-                yield Number(place + suffix, about.unit or named, about.text, about.origin)
-                break
-
-
-def _leaves(kind: object) -> Iterator[tuple[object, str]]:
-    """Yield the innermost types of a type with the suffix of their path, such as `[]` for members of a tuple."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        for argument in arguments:
-            yield from _leaves(argument)
-    elif origin is tuple:
-        for argument in arguments:
-            if argument is not Ellipsis:
-                yield from ((leaf, f"[]{suffix}") for leaf, suffix in _leaves(argument))
-    elif origin is Mapping:
-        yield from ((leaf, f".*{suffix}") for leaf, suffix in _leaves(arguments[1]))
-    else:
-        yield kind, ""
 
 
 # ---- JSON

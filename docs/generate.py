@@ -14,16 +14,17 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import typer
 
 from dlobd.cli.main import app
 from dlobd.evidence.expected.kinds import KINDS
 from dlobd.experiment.settings import SETTINGS
-from dlobd.fields import numbers
+from dlobd.fields import Description
 from dlobd.layers import LAYERS
 from dlobd.measures import frames, spark_metrics
 from dlobd.record.run import Run
@@ -34,6 +35,9 @@ from dlobd.spans import BETWEEN_MARKS, MEASURED, SPANS, OwnQuality
 from dlobd.trust.checks import RULES
 
 DOCS = Path(__file__).parent
+UNITS = ("ns", "bytes", "share", "samples", "steps", "spans", "lines", "cores", "threads", "calls", "tasks")
+"""Units that are also suffixes of field names: the unit of a field `wall_ns` is `ns`."""
+
 PART = re.compile(r"(<!-- begin (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -129,6 +133,50 @@ def metrics() -> str:
         + _table(header, ((_code(names), *row) for row, names in rows.items()))
         for group, rows in groups.items()
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Number:
+    """Numeric field of a record: its path, such as `layers[].ns`, and its documentation."""
+
+    path: str
+    unit: str
+    text: str
+    origin: str
+
+
+def numbers(kind: type, path: str = "") -> Iterator[Number]:
+    """Yield the numeric fields of a dataclass and of nested dataclasses, in the order of declaration. Raises ValueError
+    if a numeric field has no description."""
+    hints = get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        about: Description | None = field.metadata.get("about")
+        place = f"{path}.{field.name}" if path else field.name
+        for leaf, suffix in _leaves(hints[field.name]):
+            if isinstance(leaf, type) and dataclasses.is_dataclass(leaf):
+                yield from numbers(leaf, place + suffix)
+            elif leaf in (int, float):
+                if about is None or not about.text:
+                    raise ValueError(f"{kind.__name__}.{field.name} is not described")
+                named = next((unit for unit in UNITS if field.name == unit or field.name.endswith(f"_{unit}")), "-")
+                yield Number(place + suffix, about.unit or named, about.text, about.origin)
+                break
+
+
+def _leaves(kind: object) -> Iterator[tuple[object, str]]:
+    """Yield the innermost types of a type with the suffix of their path, such as `[]` for members of a tuple."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        for argument in arguments:
+            yield from _leaves(argument)
+    elif origin is tuple:
+        for argument in arguments:
+            if argument is not Ellipsis:
+                yield from ((leaf, f"[]{suffix}") for leaf, suffix in _leaves(argument))
+    elif origin is Mapping:
+        yield from ((leaf, f".*{suffix}") for leaf, suffix in _leaves(arguments[1]))
+    else:
+        yield kind, ""
 
 
 def spark() -> str:

@@ -1,4 +1,4 @@
-import importlib.util
+import importlib
 import re
 import shutil
 from collections.abc import Iterator
@@ -21,10 +21,7 @@ _page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relativ
 
 @pytest.fixture(scope="module")
 def generate() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", TOP / "docs" / "generate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module("docs.generate")
 
 
 def _code(page: Path) -> Iterator[str]:

@@ -10,9 +10,10 @@ import jsonschema
 import pytest
 
 from dlobd.errors import SetupError, UsageError
-from dlobd.fields import decoded, described, json_schema, member, numbers, plain
+from dlobd.fields import decoded, described, json_schema, member, plain
 from dlobd.record.run import Run
 from dlobd.registry import Registry, Row
+from docs.generate import numbers
 from tests.records import run
 
 
