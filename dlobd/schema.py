@@ -194,9 +194,7 @@ class Experiment(Submission):
     momentum: float = setting("Fraction of the last update to keep; 0 for optimiser `sgd`.", (0, 1), default=0.0)
     weight_decay: float = setting("L2 weight decay; biases are excluded.", (0, 1), default=0.0)
     schedule: str = setting("Schedule of the learning rate.", "schedules", default="constant")
-    num_epochs_per_decay: float = setting(
-        "Interval of decays; 0 without schedule `step`.", (0, 10_000), unit="epochs", default=0.0
-    )
+    num_epochs_per_decay: float = setting("Decay interval; 0 without `step`.", (0, 10_000), unit="epochs", default=0.0)
     learning_rate_decay_factor: float = setting("Factor of a decay; 0 without schedule `step`.", (0, 1), default=0.0)
     warmup_epochs: float = setting("Linear rise of the learning rate.", (0, 10_000), unit="epochs", default=0.0)
     train_samples: int = setting("Samples per epoch, in total over all ranks.", (1, 10**9), unit="samples")
@@ -218,12 +216,8 @@ class Experiment(Submission):
     )
     target_accuracy: float = setting("Test accuracy that ends training; 0: none.", (0, 1), unit="share", default=0.0)
     device: str = setting("Device for TensorFlow.", "devices", default="cpu")
-    intra_op_threads: int = setting(
-        "TensorFlow's threads within an operation; 0: TensorFlow's choice.", (0, 1024), unit="threads", default=0
-    )
-    inter_op_threads: int = setting(
-        "TensorFlow's threads for parallel operations; 0: TensorFlow's choice.", (0, 1024), unit="threads", default=0
-    )
+    intra_op_threads: int = setting("Threads within an operation; 0: automatic.", (0, 1024), unit="threads", default=0)
+    inter_op_threads: int = setting("Operations in parallel; 0: automatic.", (0, 1024), unit="threads", default=0)
     executor_cores: int = setting("Cores of an executor's container.", (1, 1024), unit="cores", default=1)
     page_cache: str = setting("Training files in the page cache before the window.", "page-caches", default="as-is")
     model_sha256: str = setting("Computed SHA-256 of its FILE.py.", default="", pattern=SHA256_OR_EMPTY, axis=False)

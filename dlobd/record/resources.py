@@ -33,12 +33,8 @@ class HostUse:
         "growth of each process's CPU time of reaped children, minus the last samples of these children; at least 0",
     )
     memory_used_peak_bytes: int = member("Peak of the memory in use.", "largest sample of total minus available memory")
-    disk_read_bytes: int | None = member(
-        "Bytes read from the machine's disks; null without disks.", f"{COUNTER}; disks with hardware"
-    )
-    disk_written_bytes: int | None = member(
-        "Bytes written to the machine's disks; null without disks.", f"{COUNTER}; disks with hardware"
-    )
+    disk_read_bytes: int | None = member("Bytes read from its disks, if any.", f"{COUNTER}; disks with hardware")
+    disk_written_bytes: int | None = member("Bytes written to its disks, if any.", f"{COUNTER}; disks with hardware")
     loopback_bytes: int | None = member("Bytes sent over loopback, counted once.", f"{COUNTER}; received on `lo`")
     net_received_bytes: int = member(
         "Bytes received over interfaces other than loopback.",
@@ -154,13 +150,9 @@ class ThreadUse:
     index: int = member("Index within its role.", "index from dlobd's recorder, or the executor ID")
     pid: int = member("Process ID.", "dlobd's recorder; psutil")
     source: str = member("Source of the counters: own marks (dlobd's recorder), samples, or both.")
-    main_on_core_ns: int | None = member(
-        "Time on a core of the threads that execute the process's lane.", f"{THREADS}; /proc/PID/task/TID/schedstat"
-    )
+    main_on_core_ns: int | None = member("Core time of the lane's threads.", f"{THREADS}; /proc/PID/task/TID/schedstat")
     main_waiting_ns: int | None = member("Time in the run queue of these threads.", f"{THREADS}; its second number")
-    on_core_ns: int | None = member(
-        "Time on a core of all threads of the process, including ended threads.", f"{THREADS}; the process's CPU clock"
-    )
+    on_core_ns: int | None = member("Time on a core of all threads, also ended.", f"{THREADS}; the process's CPU clock")
     waiting_ns: int | None = member("Run queue time of all observed threads.", "sum of their last readings; schedstat")
     ended_on_core_ns: int | None = member(
         "Part of on_core_ns used by threads that ended between readings.",
@@ -312,9 +304,7 @@ class StageMetrics:
 class SparkMetrics:
     """Spark's task metrics, with sparkMeasure's names and units. See `dlobd.measures.spark_metrics`."""
 
-    metrics: Mapping[str, int] = member(
-        "Sums of Spark's task metrics over all stages; listed below.", "sums over the stages", unit="as below"
-    )
+    metrics: Mapping[str, int] = member("Sums over all stages; listed below.", "sums over the stages", unit="as below")
     failed_tasks: int = member("Tasks that failed or were killed.", "tasks with an end reason other than `Success`")
     skew_ns: int = member("Sum of the skew of all stages.", "sum of `stages[].skew_ns`")
     stages: tuple[StageMetrics, ...] = member("All attempts of stages.")

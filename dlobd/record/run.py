@@ -31,12 +31,8 @@ class Window:
 class Metrics:
     """Results of the training, and sizes read from the running cluster."""
 
-    staged_bytes: int | None = member(
-        "Bytes copied into HDFS before the run; 0 if HDFS already had the files.", "dlobd's own count", default=None
-    )
-    daemons_bytes: int | None = member(
-        "Resident memory of the cluster's daemons after the run.", "sum of their resident sets; /proc", default=None
-    )
+    staged_bytes: int | None = member("Bytes staged in HDFS; 0 if it had the files.", "dlobd's own count", default=None)
+    daemons_bytes: int | None = member("Memory of the daemons after the run.", "resident sets; /proc", default=None)
     executor_peak_bytes: int | None = member(
         "Peak memory of the largest executor container, including its trainer.",
         "maximum of one sample per second of its process tree, rounded to MiB; NodeManager's metrics over JMX",
@@ -78,9 +74,7 @@ class Metrics:
         "maximum over the ranks' done-markers",
         default=None,
     )
-    driver_gc_ns: int | None = member(
-        "Garbage collection pauses of the driver's JVM.", "sum of the pauses in the JVM's GC log", default=None
-    )
+    driver_gc_ns: int | None = member("GC pauses of the driver's JVM.", "sum of pauses in its log", default=None)
     spans: int | None = member("Number of recorded spans of all processes.", "files in spans/", default=None)
 
 
@@ -115,9 +109,7 @@ class RankSteps:
     step_p50_ns: int | None = member(
         "Median step time.", "element floor(0.5 n) of its n sorted step times without the first step, with index from 0"
     )
-    step_p99_ns: int | None = member(
-        "99th percentile of the step times.", "element floor(0.99 n); null if n < 299, where it equals the maximum"
-    )
+    step_p99_ns: int | None = member("99th percentile of the step times.", "element floor(0.99 n); null if n < 299")
     step_max_ns: int | None = member("Time of the slowest step.", "the last element")
     first_step_ns: int | None = member("Time of the first step, with compilation.", "span `first step`", default=None)
     feed_wait_ns: int | None = member(
@@ -540,7 +532,7 @@ class Computed:
     window: Window | None = member("Interval of the wall time.", default=None)
     wall_ns: int | None = member("Duration of the window.", "`window.end_ns - window.start_ns`", default=None)
     layers: tuple[LayerTime, ...] = member(
-        "Wall time by layer. `ns` of all layers and `unattributed_ns` sum exactly to `wall_ns`.", default=()
+        "Wall time by layer; with `unattributed_ns` the sum is `wall_ns`.", default=()
     )
     unattributed_ns: int | None = member(
         "Wall time without an open span, or without the source that shows its layer.",
@@ -569,28 +561,20 @@ class Computed:
         "is earlier. `time_to_accuracy.from_first_touch_ns` starts here. null: no source shows the first touch.",
         default=None,
     )
-    time_to_accuracy: TimeToAccuracy | None = member(
-        "Time to the target accuracy, from two starting points. null: no target was set.", default=None
-    )
+    time_to_accuracy: TimeToAccuracy | None = member("Time to the target accuracy. null: no target.", default=None)
     overhead: RecordingCost | None = member("Cost of dlobd's own recording. null: not measured.", default=None)
     resources: ResourceUse | None = member(
         "Sampled resource use of dlobd's machine and the run's processes, without external nodes. null: no samples.",
         default=None,
     )
-    core_waits: CoreWaits | None = member(
-        "Wall time by thread state: on a core, waiting for a core, or blocked. null: no readings.", default=None
-    )
+    core_waits: CoreWaits | None = member("Wall time by state of threads. null: no readings.", default=None)
     imports: tuple[Import, ...] = member("Imports of Python packages, by process and importer.", default=())
     findings: tuple[Finding, ...] = member("Causes of overhead with a remedy, sorted by saving.", default=())
-    spark_metrics: SparkMetrics | None = member(
-        "Spark's task metrics, with sparkMeasure's names and units. null: no task ended.", default=None
-    )
+    spark_metrics: SparkMetrics | None = member("Task metrics, as in sparkMeasure. null: no task ended.", default=None)
     python_work: tuple[PythonWork, ...] = member(
         "Parts of the time inside Python workers of your own script, by stage and kind of evaluation.", default=()
     )
-    transport: tuple[Plane, ...] | None = member(
-        "Transport of each plane, with evidence. null: not examined, as for your own script.", default=None
-    )
+    transport: tuple[Plane, ...] | None = member("Transport of each plane. null: not examined.", default=None)
     exchange: tuple[ExchangeUse, ...] = member(
         "Gradient exchange of each rank, summed over its steps; empty if TensorFlow exchanges inside the step.",
         default=(),
@@ -603,7 +587,7 @@ class Computed:
         default=None,
     )
     environment_cache: EnvironmentCache | None = member(
-        "Files of the job's environment in the page cache at the start of the run. null: not read.", default=None
+        "Cached files of the environment. null: not read.", default=None
     )
     warnings: tuple[str, ...] = member("Warnings for readers of the report, one line each.", default=())
     omitted: tuple[Omitted, ...] = member("Parts that failed or exceeded a limit; usually empty.", default=())
@@ -638,9 +622,7 @@ class Run(Computed):
     versions: Mapping[str, str | None] = member("Versions of dlobd, Python, Java, Hadoop, Spark, TensorFlow ...")
     git: Checkout | None = member("State of dlobd's git checkout. null: no checkout.")
     seeds: Mapping[str, int] = member("Random seeds by use.", "experiment file", minimum=None)
-    process: RunProcess | None = member(
-        "The dlobd process that executes the run. null: the run has ended, or waits for `dlobd collect`.", default=None
-    )
+    process: RunProcess | None = member("Running dlobd process. null: ended, or before `dlobd collect`.", default=None)
 
     @classmethod
     def from_json(cls, record: Mapping[str, object]) -> Self:

@@ -41,15 +41,9 @@ _CONTAINERS, _DAEMONS, _CODE = files.CONTAINER_LOGS, files.DAEMON_LOGS, Evidence
 
 # in search order: the first kind with a matching glob is the kind of a file
 
-DRIVER_SPANS = EvidenceKind(
-    "spans of the driver", "spans/driver/*", "work and waits of the driver's Python", _ALL, _CODE.DRIVER_SPANS
-)
-RANK_SPANS = EvidenceKind(
-    "spans of a rank", "spans/rank-*", "work of the rank, and waits of other processes for it", _ALL, _CODE.RANK_SPANS
-)
-WORKER_SPANS = EvidenceKind(
-    "spans of Python workers", "spans/*", "work of this executor's Python workers", _SPARK, _CODE.WORKER_SPANS
-)
+DRIVER_SPANS = EvidenceKind("spans of the driver", "spans/driver/*", "its work and waits", _ALL, _CODE.DRIVER_SPANS)
+RANK_SPANS = EvidenceKind("spans of a rank", "spans/rank-*", "its work, and waits for it", _ALL, _CODE.RANK_SPANS)
+WORKER_SPANS = EvidenceKind("spans of Python workers", "spans/*", "work of Python workers", _SPARK, _CODE.WORKER_SPANS)
 CHILD_SPANS = EvidenceKind("spans of forked processes", "", "imports of processes that your code forked")
 DRIVER_LOG = EvidenceKind(
     "driver log",
@@ -60,15 +54,11 @@ DRIVER_LOG = EvidenceKind(
 )
 NATIVE_LOG = EvidenceKind("log of the parent process", "", "messages of the ranks; no figure uses it")
 DRIVER_OUTPUT = EvidenceKind("driver output", files.DRIVER_STDOUT, "output of the job; no figure uses it")
-LOGGING = EvidenceKind(
-    "logging configuration", "logs/log4j2-*.properties", "levels of the lines that a user sees; no figure uses it"
-)
+LOGGING = EvidenceKind("logging configuration", "logs/log4j2-*.properties", "levels of shown lines; no figure uses it")
 DRIVER_JVM = EvidenceKind(
     "driver JVM log", files.DRIVER_JVM_LOG, "start and exit of spark-submit's JVM", (SPARK,), _CODE.DRIVER_JVM_LOG
 )
-MASTER_LOG = EvidenceKind(
-    "ApplicationMaster log", "", "containers of the executors, and times of the requests for them", _ALL, _CODE.AM_LOG
-)
+MASTER_LOG = EvidenceKind("ApplicationMaster log", "", "executors' containers, and their requests", _ALL, _CODE.AM_LOG)
 EXECUTOR_LOG = EvidenceKind(
     "executor log",
     f"{_CONTAINERS}/*/{files.SPARK_LOG} {_CONTAINERS}/*/stderr",
@@ -105,9 +95,7 @@ TRACE_LOG = EvidenceKind(
     "HDFS's share of the time of Spark's reads",
     (HDFS,),
 )
-DATANODE_LOG = EvidenceKind(
-    "DataNode log", f"{_DAEMONS}/datanode-*.log", "the NameNode's part of reads and writes over WebHDFS", (HDFS,)
-)
+DATANODE_LOG = EvidenceKind("DataNode log", f"{_DAEMONS}/datanode-*.log", "the NameNode's part of WebHDFS", (HDFS,))
 DAEMON_LOGS = EvidenceKind("other daemons' logs", f"{_DAEMONS}/*", "reason of a daemon's failure; no figure uses it")
 EVENT_LOG = EvidenceKind("Spark event log", "evidence/*event-log*", "Spark's metrics, and the addresses of its network")
 RM_RECORD = EvidenceKind(
@@ -116,9 +104,7 @@ RM_RECORD = EvidenceKind(
     "YARN's final status and resource charge",
 )
 MARKERS = EvidenceKind("done-markers", files.MARKERS, "steps, samples, losses and accuracy of the ranks")
-INPUT_RECORDS = EvidenceKind(
-    "records of the input", f"{files.BLOCKS} {files.CHECKSUMS}", "length, checksums and location of the input"
-)
+INPUT_RECORDS = EvidenceKind("records of the input", f"{files.BLOCKS} {files.CHECKSUMS}", "its size, checksums, blocks")
 HOSTS = EvidenceKind("addresses", f"{files.HOSTS} {files.CLIENT_INTERFACES}", "the network that Spark and HDFS used")
 COUNTERS = EvidenceKind("transport counters of a rank", "", "the transport of the rank's exchange")
 INVENTORY = EvidenceKind("inventory", files.COLLECTED, "the collected files, and files that could not be collected")
