@@ -131,9 +131,9 @@ class RunBundle:
     @cached_property
     def trace(self) -> Trace:
         """All spans on one time axis, computed from the bundle's evidence."""
-        from dlobd.timeline.assemble import assemble
+        from dlobd.timeline.assemble import read
 
-        return assemble(Evidence(self.path))
+        return read(self.path)[0]
 
     def spans(self) -> pd.DataFrame:
         """Return a row per span of any process, with the columns `SPANS`, in the order of the start."""

@@ -9,9 +9,11 @@ Each arrow is a wait of the left lane for the right lane; each lane has a module
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -24,6 +26,7 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.search import missing, not_measured, unknown
 from dlobd.evidence.log4j import RESOLUTION_NS, LogLine
 from dlobd.evidence.recorder import TRAINING, RecordedProcess, RecordedSpan
+from dlobd.evidence.resources import SampledHost
 from dlobd.evidence.timestamp import error_of, widened_event, widened_span
 from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.schema import MAIN_LANE, NOT_PART, Clip, NotMeasured, Process
@@ -60,6 +63,15 @@ IN_USER_CODE = NotMeasured("hdfs", "user", "reads and writes of HDFS by your cod
 WITHOUT_YARN = NotMeasured("yarn", "", f"{NOT_PART}: Spark's own Master and Workers start the executors")
 
 T = TypeVar("T")
+
+
+def read(bundle: Path) -> tuple[Trace, SampledHost | None]:
+    """Return the trace of a bundle, and the samples of its machine. The rest of the evidence is freed."""
+    evidence = Evidence(bundle)
+    found = assemble(evidence), evidence.resources
+    del evidence
+    gc.collect()  # it has reference cycles
+    return found
 
 
 def assemble(evidence: Evidence) -> Trace:

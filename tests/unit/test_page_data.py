@@ -17,7 +17,7 @@ from dlobd.report.first_screen import first_screen
 from dlobd.report.page.data import QUALITIES, document
 from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source, source
-from dlobd.report.page.timeline import MOST_SLICES, timeline
+from dlobd.report.page.timeline import MOST_PARTS, timeline
 from dlobd.report.tables import cell
 from dlobd.spans import INSTANTS
 from tests import records
@@ -101,7 +101,7 @@ def test_the_timeline_has_every_span_and_its_length(captured: Source) -> None:
 def test_a_hundred_thousand_spans_are_aggregated_and_their_sums_kept() -> None:
     trace, attribution = long_run()
     found = timeline(trace, attribution)
-    assert len(found["slices"]) <= MOST_SLICES
+    assert len(found["slices"]) <= MOST_PARTS
     assert found["merged_below_ns"] > 0
     assert found["spans"] == len(trace.spans)
     _assert_exact(trace, found)

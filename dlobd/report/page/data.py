@@ -6,16 +6,14 @@ Figures, tables and sentences are those of the terminal reports.
 from __future__ import annotations
 
 import shlex
-from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import islice, takewhile
+from itertools import pairwise
 from typing import Any
 
-import pandas as pd
+import numpy as np
 
 from dlobd import __version__
-from dlobd.attribution.trace import Attribution
+from dlobd.attribution.trace import SEGMENT_LAYERS, Attribution
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
 from dlobd.report import sentences, tables
@@ -184,12 +182,14 @@ def _events(run: Run, events: Sequence[Event], attribution: Attribution | None) 
 
 def _layer_of(attribution: Attribution | None, start_ns: int, end_ns: int) -> str:
     """Return the layer with the most wall time in an interval; "" if it is unknown."""
-    found = Counter[str]()
-    segments = attribution.segments if attribution else ()  # sorted, without gaps
-    first = bisect_right(segments, start_ns, key=lambda segment: segment.end_ns)
-    for segment in takewhile(lambda segment: segment.start_ns < end_ns, islice(segments, first, None)):
-        found[segment.layer] += min(segment.end_ns, end_ns) - max(segment.start_ns, start_ns)
-    return found.most_common(1)[0][0] if found else ""
+    if attribution is None:
+        return ""
+    found = attribution.segments  # sorted, without gaps
+    inside = slice(np.searchsorted(found.end_ns, start_ns, "right"), np.searchsorted(found.start_ns, end_ns))
+    totals_ns = np.zeros(len(SEGMENT_LAYERS), np.int64)
+    times_ns = np.minimum(found.end_ns[inside], end_ns) - np.maximum(found.start_ns[inside], start_ns)
+    np.add.at(totals_ns, found.layer[inside], times_ns)
+    return SEGMENT_LAYERS[int(np.argmax(totals_ns))] if totals_ns.any() else ""
 
 
 def _ranked(run: Run) -> list[list[object]]:
@@ -214,33 +214,29 @@ def _usage_lines(source: Source) -> list[str]:
         lines = ["Resource use was not sampled: unknown."]
     else:
         lines = [sentences.resource_line(run.resources)]
-        lines += ["The samples cannot be read. Only the sums in run.json are known."] * (source.frames is None)
+        lines += ["The samples cannot be read. Only the sums in run.json are known."] * (source.trace is None)
     return [*lines, *([sentences.other_processes(run.core_waits)] if run.core_waits else [])]
 
 
 def _points(source: Source) -> list[list[float | None]]:
     """Build points [from, until, busy fraction of the cores, memory, read, written, loopback]. Times count from the
     window's start, sizes are bytes, and the last three are sums over the interval."""
-    run = source.run
-    if run.resources is None or source.frames is None:
+    run, sampled = source.run, source.sampled
+    if run.resources is None or run.window is None or sampled is None:
         return []
-    frame, cores = source.frames.resources(), run.resources.hosts[0].cores
-    host = frame[frame["role"] == "host"]
-    wall_ns = run.wall_ns or 0
-    step = max(1, len(host) // MOST_POINTS)
-    kept = host.iloc[::step]
+    cores, zero_ns, wall_ns = run.resources.hosts[0].cores, run.window.start_ns, run.wall_ns or 0
+    samples = sorted(sampled.samples, key=lambda sample: sample.at_ns)
     found: list[list[float | None]] = []
-    for (_, before), (_, after) in zip(kept.iloc[:-1].iterrows(), kept.iloc[1:].iterrows(), strict=True):
-        start_ns, end_ns = int(before["at_ns"]), int(after["at_ns"])
+    for before, after in pairwise(samples[:: max(1, len(samples) // MOST_POINTS)]):
+        start_ns, end_ns = before.at_ns - zero_ns, after.at_ns - zero_ns
         if end_ns <= 0 or start_ns >= wall_ns or end_ns <= start_ns:
             continue
-        busy = (int(after["cpu_ns"]) - int(before["cpu_ns"])) / ((end_ns - start_ns) * cores)
-        sizes = [_grown(before, after, name) for name in ("disk_read_bytes", "disk_written_bytes", "loopback_bytes")]
-        found.append([max(0, start_ns), min(end_ns, wall_ns), round(busy, 4), int(before["memory_bytes"]), *sizes])
+        busy = (after.cpu_busy_ns - before.cpu_busy_ns) / ((end_ns - start_ns) * cores)
+        names = ("disk_read_bytes", "disk_written_bytes", "loopback_bytes")
+        sizes = [_grown(getattr(before, name), getattr(after, name)) for name in names]
+        found.append([max(0, start_ns), min(end_ns, wall_ns), round(busy, 4), before.memory_bytes, *sizes])
     return found
 
 
-def _grown(before: pd.Series, after: pd.Series, name: str) -> int | None:
-    if pd.isna(before[name]) or pd.isna(after[name]):
-        return None
-    return int(after[name]) - int(before[name])
+def _grown(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+import numpy as np
+
 from dlobd.attribution.trace import Attribution
 from dlobd.layers import LAYERS, UNATTRIBUTED, title
 from dlobd.record.run import Run
+from dlobd.report.page.timeline import named
 
 SMALLEST = 0.002
 """Names with a smaller fraction of the wall time are drawn as one box with their count and total."""
@@ -16,7 +19,6 @@ Tree = dict[str, dict[str, Counter[str]]]
 """Nanoseconds by layer, span name, and kind: own time, a named cause, or unexplained."""
 
 OWN = "own time"
-UNEXPLAINED = "unexplained"
 
 
 def icicle(run: Run, attribution: Attribution | None) -> dict[str, object]:
@@ -67,14 +69,12 @@ def _kinds(kinds: Counter[str], layer: str, at: int) -> Sequence[list[object]]:
 
 def _of_segments(attribution: Attribution) -> Tree:
     tree: Tree = defaultdict(lambda: defaultdict(Counter))
-    for segment in attribution.segments:
-        name = segment.span.name if segment.span else UNATTRIBUTED
-        kind = OWN
-        if segment.kind == "cause" and segment.span:
-            kind = segment.span.cause
-        elif segment.kind == "unexplained":
-            kind = UNEXPLAINED
-        tree[segment.layer][name][kind] += segment.end_ns - segment.start_ns
+    segments = attribution.segments
+    number, found = named(segments, [(kind.layer, kind.text(detail)) for kind, detail in segments.spans.kinds])
+    total_ns = np.zeros(len(found), np.int64)
+    np.add.at(total_ns, number, segments.end_ns - segments.start_ns)
+    for (layer, name, cause), ns in zip(found, total_ns.tolist(), strict=True):
+        tree[layer][name][cause or OWN] += ns
     return tree
 
 

@@ -8,8 +8,9 @@ from dlobd.attribution.attribute import attribute
 from dlobd.attribution.trace import Attribution, Trace
 from dlobd.bundle.store import Bundle
 from dlobd.errors import DlobdError
-from dlobd.measures.frames import RunBundle
+from dlobd.evidence.resources import SampledHost
 from dlobd.record.run import Run
+from dlobd.timeline.assemble import read
 
 SHOWN_PROBLEMS = 8
 """Maximum changed files in the list; further files are counted."""
@@ -20,7 +21,7 @@ class Source:
     """A run read from its bundle.
 
     record: content of run.json.
-    trace, attribution, frames: None if the evidence is unreadable.
+    trace, attribution, sampled: None if the evidence is unreadable; `sampled` also if the machine was not sampled.
     changed: missing or changed files, one line each.
     no_timeline: reason for a missing trace; "" if there is a trace.
     """
@@ -29,7 +30,7 @@ class Source:
     record: dict[str, object]
     trace: Trace | None
     attribution: Attribution | None
-    frames: RunBundle | None
+    sampled: SampledHost | None
     changed: tuple[str, ...]
     no_timeline: str = ""
 
@@ -40,15 +41,14 @@ def source(bundle: Bundle) -> Source:
     record = bundle.read_json()
     run = Run.from_json(record)
     changed = _problems(bundle)
-    frames = RunBundle(bundle.path)
     try:
-        trace = frames.trace
+        trace, sampled = read(bundle.path)
         found = attribute(trace)
     except Exception as error:  # noqa: BLE001  damaged evidence can raise anything; the record is still valid
         unreadable = f"the evidence cannot be read ({type(error).__name__}: {str(error)[:200]})."
         why = error.what if isinstance(error, DlobdError) else unreadable
         return Source(run, record, None, None, None, changed, f"No timeline: {why}")
-    return Source(run, record, trace, found, frames, (*_differs(run, found), *changed))
+    return Source(run, record, trace, found, sampled, (*_differs(run, found), *changed))
 
 
 def _problems(bundle: Bundle) -> tuple[str, ...]:

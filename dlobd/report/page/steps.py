@@ -16,8 +16,8 @@ from dlobd.columns import NONE, Covered, Flags, Ints
 from dlobd.layers import CHANNEL
 from dlobd.report.page.source import Source
 
-MOST_BINS = 240
-"""Maximum bins per rank."""
+MOST_BINS, MOST_RANKS = 240, 8
+"""Maximum bins per rank, and drawn ranks."""
 
 INPUT = (kinds.NEXT_BATCH, kinds.INPUT_WAIT, kinds.GET, kinds.AWAIT_BLOCK, kinds.DECODE, kinds.AUGMENT)
 
@@ -25,25 +25,27 @@ PARTS = ("input wait", "compute", "channel", "other")
 
 
 def steps(source: Source) -> dict[str, object]:
-    """Build each rank's bins [from step, until step, start, end, minimum, median, maximum, parts...]. Times count from
-    the window's start. `channel_inside`: True if compute contains the exchange, without a measured boundary."""
+    """Build the bins [from step, until step, start, end, minimum, median, maximum, parts...] of the first ranks. Times
+    count from the window's start. `channel_inside`: True if compute contains the exchange, without a measured
+    boundary. `left_out`: number of other ranks."""
     if source.trace is None:
-        return {"ranks": [], "parts": PARTS, "channel_inside": False}
+        return {"ranks": [], "parts": PARTS, "channel_inside": False, "left_out": 0}
     spans = source.trace.spans
     # only the rank's own lanes: reader lanes run in parallel and are not waits
     own = np.isin(spans.lane, [spans.lanes.index(lane) for lane in stepping_lanes(spans)])
-    node = [(origin.process.role, origin.process.index) for origin in spans.origins]
+    nodes = [(origin.process.role, origin.process.index) for origin in spans.origins]
+    taken = own & spans.is_step
+    stepping = sorted({nodes[origin] for origin in np.unique(spans.origin[taken]).tolist()})
     ranks = []
-    for role, index in sorted(set(node)):
-        here = own & np.array([one == (role, index) for one in node])[spans.origin]
-        rows = np.flatnonzero(here & spans.is_step)
-        if len(rows):
-            rows = rows[np.argsort(spans.start_ns[rows], kind="stable")]
-            start_ns, end_ns = (column[rows] - source.trace.start_ns for column in (spans.start_ns, spans.end_ns))
-            bins = list(_bins(start_ns, end_ns, _parts(spans, rows, here)))
-            ranks.append({"rank": f"{role} {index}", "steps": len(rows), "bins": bins})
+    for role, index in stepping[:MOST_RANKS]:
+        here = own & np.array([node == (role, index) for node in nodes], np.bool_)[spans.origin]
+        rows = np.flatnonzero(here & taken)
+        rows = rows[np.argsort(spans.start_ns[rows], kind="stable")]
+        start_ns, end_ns = (column[rows] - source.trace.start_ns for column in (spans.start_ns, spans.end_ns))
+        bins = list(_bins(start_ns, end_ns, _parts(spans, rows, here)))
+        ranks.append({"rank": f"{role} {index}", "steps": len(rows), "bins": bins})
     inside = any(row.layer == "channel" and row.inside == "tensorflow" for row in source.run.not_measured)
-    return {"ranks": ranks, "parts": PARTS, "channel_inside": inside}
+    return {"ranks": ranks, "parts": PARTS, "channel_inside": inside, "left_out": len(stepping) - len(ranks)}
 
 
 def stepping_lanes(spans: Spans) -> dict[str, str]:

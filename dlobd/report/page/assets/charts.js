@@ -1,5 +1,5 @@
 // Charts, timeline and steps in the places that the static page has for them.
-const MOST_TICKS = 12, MOST_STEPS = 8;
+const MOST_TICKS = 12;
 const runAt = (element) => DATA.runs[Number(element.dataset.run)];
 
 // The axes of all runs have the same scale.
@@ -43,14 +43,14 @@ const BUILD = {
 };
 
 function stepsOf(run) {
-  const all = run.steps.ranks, some = all.slice(0, MOST_STEPS), top = Math.max(...some.map(usualStep));
+  const some = run.steps.ranks, top = Math.max(...some.map(usualStep));
   return [
     legend(some.map(({ rank }, place) => [`${rank} (${SHAPES[place]})`, LINES[place]])),
-    chart(`Step times over the window of run ${run.id}`, stepTimesOf(all)),
+    chart(`Step times over the window of run ${run.id}`, stepTimesOf(some)),
     legend(PARTS.map((part, place) => [place === 1 && run.steps.channel_inside ? "compute, including the exchange, which is not measured separately" : part === "other" ? "other between steps, such as a checkpoint" : part, partFill(place)])),
     ...some.flatMap((rank) => [make("h4", {}, `${rank.rank}: ${rank.steps.toLocaleString("en")} steps`), chart(`Parts of steps of ${rank.rank}`, stepPartsOf(rank, top))]),
     paragraph("Step 0, which TensorFlow traces and compiles, is only in the first chart. With many steps, a mark shows several steps: minimum, median and maximum, or the mean. Bars beyond the axis are cut at the top.", "note"),
-    all.length > some.length ? paragraph(`${all.length - some.length} more ranks are not drawn. The table of ranks has all ranks.`, "note") : "",
+    run.steps.left_out ? paragraph(`${run.steps.left_out} more ranks are not drawn. The table of ranks has all ranks.`, "note") : "",
   ].filter(Boolean);
 }
 

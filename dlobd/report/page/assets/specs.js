@@ -115,7 +115,7 @@ function stepTimesOf(ranks) {
     const layers = [];
     const x = Q("x", { scale: { zero: false, nice: false }, axis: secondsAxis("seconds since the window's start") });
     const y = (field) => Q(field, { scale: { type: "log", nice: true }, axis: { title: "ms per step (log)", format: ",~r", tickCount: 4 } });
-    ranks.slice(0, SHAPES.length).forEach(({ rank, bins }, place) => {
+    ranks.forEach(({ rank, bins }, place) => {
       const values = bins.map(([first, last, start, , low, middle, high]) => ({ x: start / 1e9, low: low / 1e6, middle: middle / 1e6, high: high / 1e6,
         tip: `${rank}, step ${first}${last > first ? ` to ${last}: median ${(middle / 1e6).toFixed(3)} ms, ${(low / 1e6).toFixed(3)} to ${(high / 1e6).toFixed(3)} ms` : `: ${(middle / 1e6).toFixed(3)} ms`}` }));
       if (bins.some((bin) => bin[1] > bin[0])) layers.push({ data: { values }, mark: { type: "rule", color: LINES[place], opacity: 0.5 }, encoding: { x, y: y("low"), y2: { field: "high" }, ...TIP } });

@@ -70,7 +70,7 @@ function timelineOf(found, run) {
   const slices = found.slices.map((row) => sliceOf(found, row)).sort((left, right) => left.start - right.start || left.depth - right.depth);
   const places = [];
   let total = 0;
-  for (const lane of found.lanes) { places.push(total); total += Math.min(lane.rows, 64) + 0.4; }
+  for (const lane of found.lanes) { places.push(total); total += lane.rows + 0.4; }
   const wall = Math.max(found.wall_ns || 1, DATA.longest_ns); // runs have the same axis
   const state = { low: 0, high: wall, view: null, pad: 0, width: 0, dragged: false };
   const status = make("span", { class: "note", role: "status" });
@@ -168,6 +168,7 @@ function timelineOf(found, run) {
 
   const notes = ["Zoom with the buttons, the keys + and -, Ctrl and the mouse wheel, or a double click. Move with the mouse or the arrow keys. Hover over a slice for source and resolution; click to list its spans.", `${found.spans.toLocaleString("en")} spans in ${found.lanes.length - 1} lanes. Slices too narrow to draw are merged with their neighbours. A merged slice shows the number of spans and their exact total time.`];
   if (found.merged_below_ns) notes.push(`This page merges spans shorter than ${short(found.merged_below_ns)} at each zoom level. dlobd trace writes all spans of the bundle.`);
-  if (found.lanes_left_out) notes.push(`${found.lanes_left_out} more lanes are not drawn. dlobd trace writes all lanes.`);
+  if (found.lanes_left_out) notes.push(`${found.lanes_left_out} lanes with a smaller part of the wall time are not drawn. dlobd trace writes all lanes.`);
+  if (found.too_deep) notes.push(`${found.too_deep.toLocaleString("en")} spans are nested more deeply than the drawn rows.`);
   return [tools, host, ...notes.map((text) => paragraph(text, "note")), detail];
 }
