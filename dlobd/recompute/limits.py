@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
 from dlobd.errors import DlobdError
+from dlobd.memory import address_space_bytes, available_memory_bytes
 from dlobd.record.run import Omitted
 
 CPU_S = 300.0
@@ -36,9 +36,9 @@ class _TimeIsOver(BaseException):
 def limited_memory(granted_bytes: int | None = None) -> Iterator[None]:
     """Raise LimitExceeded if the block needs more additional memory, by default MEMORY_SHARE of the available memory. A
     process that the block starts inherits the limit, which no JVM survives."""
-    granted = max(int(_available_bytes() * MEMORY_SHARE), LEAST_BYTES) if granted_bytes is None else granted_bytes
+    granted = max(int(available_memory_bytes() * MEMORY_SHARE), LEAST_BYTES) if granted_bytes is None else granted_bytes
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    wanted = [_address_space_bytes() + granted, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)]
+    wanted = [address_space_bytes() + granted, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)]
     try:
         resource.setrlimit(resource.RLIMIT_AS, (min(wanted), hard))
         yield
@@ -73,23 +73,6 @@ def limited_time(cpu_s: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, handler)
         signal.setitimer(signal.ITIMER_PROF, left_s, again_s)
-
-
-def _address_space_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-
-
-def _available_bytes() -> int:
-    """Return the available memory of the machine, or of this process's memory cgroup if that is smaller."""
-    lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-    available = int(lines["MemAvailable"].split()[0]) << 10
-    for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-        top = Path("/sys/fs/cgroup") / ("memory" if "_" in limit else "")
-        try:
-            available = min(available, int((top / limit).read_text()) - int((top / used).read_text()))
-        except (OSError, ValueError):
-            continue  # another version of cgroups, or no limit
-    return available
 
 
 class Parts:

@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import psutil
-
 from dlobd.errors import ClusterError, SetupError
 from dlobd.hadoop.embedded import configuration, daemons
 from dlobd.hadoop.embedded.class_path import ClassPath
 from dlobd.hadoop.embedded.configuration import ClusterSettings, DaemonPlan
 from dlobd.hadoop.embedded.java import Java
+from dlobd.memory import available_memory_bytes
 from dlobd.process_id import ProcessId, identify
 
 HDFS_RESERVE_BYTES = 2 << 30
@@ -28,21 +27,6 @@ PROBE_TIMEOUT_S = (2.0, 2.0)
 
 class PortClash(Exception):
     """Error: another program took a daemon's port between its choice and the daemon's bind."""
-
-
-def available_memory_bytes() -> int:
-    """Return the available memory within the limit of this process's control group."""
-    available = psutil.virtual_memory().available
-    try:
-        own = Path("/proc/self/cgroup").read_text().splitlines()[-1].removeprefix("0::/")
-        group = Path("/sys/fs/cgroup") / own
-        limit = int((group / "memory.max").read_text())
-        # file pages are reclaimed under pressure
-        stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        used = int((group / "memory.current").read_text()) - int(stat.get("inactive_file", 0))
-    except (OSError, ValueError, IndexError):  # no cgroup v2, or "max"
-        return available
-    return min(available, max(0, limit - used))
 
 
 def check_memory(settings: ClusterSettings) -> None:

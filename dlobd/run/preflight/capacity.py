@@ -8,8 +8,8 @@ from dlobd.errors import SetupError
 from dlobd.experiment import spark_submit_line
 from dlobd.experiment.memory import STEP_MB
 from dlobd.hadoop.embedded.configuration import ClusterSettings
-from dlobd.hadoop.embedded.startup import available_memory_bytes
 from dlobd.job.device_config import VISIBLE, visible_gpus
+from dlobd.memory import available_memory_bytes
 from dlobd.run.schedulers.spark_submit import DRIVER_MEMORY_MB
 from dlobd.run.schedulers.standalone import DAEMON_MEMORY_MB, MAX_WORKERS
 from dlobd.run.schedulers.yarn import AM_MEMORY_MB, MIN_OVERHEAD_MB

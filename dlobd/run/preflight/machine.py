@@ -26,6 +26,7 @@ from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.embedded.ports import choose_ports, port_base
 from dlobd.hadoop.site_files import HadoopConf
 from dlobd.job.datasets.base import dataset_of
+from dlobd.memory import available_memory_bytes
 from dlobd.paths import cache_dir, cluster_dir, config_file, make_writable, sha256_of
 from dlobd.run.preflight import Absent, Diagnosis, channels, cluster, diagnose
 from dlobd.run.preflight.capacity import demand_mb
@@ -117,7 +118,7 @@ def _memory() -> str:
     settings = default_settings()
     startup.check_memory(settings)
     needed_mb = sum(demand_mb(load("softmax-mnist")).values())
-    available_mb = startup.available_memory_bytes() >> 20
+    available_mb = available_memory_bytes() >> 20
     if needed_mb > available_mb:
         raise SetupError(
             f"{available_mb} MB available; the main job needs {needed_mb} MB",
