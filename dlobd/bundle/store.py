@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, Self
 import jsonschema
 
 from dlobd.bundle import reading
-from dlobd.bundle.files import COLLECTED, CONTAINER_LOGS, DRIVER_STDOUT, PARTS, RUN
+from dlobd.bundle.files import COLLECTED, CONTAINER_LOGS, DRIVER_STDOUT, HASHES, PARTS, RUN, WINDOW
 from dlobd.bundle.redaction import redact
 from dlobd.errors import BundleError, UsageError
 from dlobd.fields import json_schema, plain
@@ -81,10 +81,14 @@ class Bundle:
         """Write run.json atomically. Raises BundleError if `run` is not valid or cannot be written."""
         text = json.dumps(run.to_json() if isinstance(run, Run) else run, indent=1, allow_nan=False, default=str) + "\n"
         validate(json.loads(text), str(self.path))
+        self._replace(RUN, text)
+
+    def _replace(self, name: str, text: str) -> None:
         try:
-            replace_file(self.path / "run.json", text.encode())
+            replace_file(self.path / name, text.encode())
         except OSError as error:
-            raise BundleError(f"{self.path}/run.json cannot be written: {error.strerror}.") from error
+            what = f"{self.path}/{name} cannot be written: {error.strerror}."
+            raise BundleError(what, f"dlobd import {self.path} [--to DIRECTORY]") from error
 
     def read(self) -> Run:
         """Read run.json as a Run. Raises the errors of `read_json`."""
@@ -105,7 +109,7 @@ class Bundle:
                 "read it with the dlobd that wrote it, or run the experiment again",
             )
         validate(run, str(self.path))
-        return _ended(run)
+        return _ended(run, self.path)
 
     def add(self, source: Path, name: str) -> Path:
         """Copy a file into the bundle as `name`, such as `logs/driver.log`, without secrets in its text. The copy needs
@@ -150,9 +154,8 @@ class Bundle:
         self.add_json(noted, COLLECTED)
 
     def seal(self) -> None:
-        """Write `hashes`, the last file of a bundle."""
-        lines = [f"{sha256_of(self.path / name)}  {name}\n" for name in self.files()]
-        replace_file(self.path / "hashes", "".join(lines).encode())
+        """Write `hashes`, the last file of a bundle. Raises BundleError if it cannot be written."""
+        self._replace(HASHES, "".join(f"{sha256_of(self.path / name)}  {name}\n" for name in self.files()))
 
     @property
     def digest(self) -> str | None:
@@ -176,7 +179,7 @@ class Bundle:
         Raises BundleError if the bundle was never sealed, or `hashes` is damaged."""
         text = reading.read_text(self.path / "hashes")
         if isinstance(text, reading.Missing):
-            raise BundleError(f"{self.path} has no hashes: its run has not ended, or was killed.")
+            raise BundleError(f"{self.path} has no hashes: its run has not ended, or was killed.", "dlobd import RUN")
         lines = [line.partition("  ") for line in text.splitlines()] if isinstance(text, str) else []
         if not lines or not all(separator for _, separator, _ in lines):
             raise BundleError(f"{self.path}/hashes is damaged.")
@@ -195,13 +198,15 @@ class Bundle:
         return sorted(str(path.relative_to(self.path)) for path in paths if reading.is_file(path))
 
 
-def _ended(run: dict[str, Any]) -> dict[str, Any]:
+def _ended(run: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return the record with status interrupted if its process has ended without the end of the run."""
     process = run["status"] == "running" and run.get("process")
     if not process or not ProcessId(process["pid"], process["start_ticks"]).ended(process["domain"], clock.domain()):
         return run
-    when = "while the job was running" if run["command"] else "before the job was submitted"
-    reason = f"dlobd (pid {process['pid']}) was killed {when}"
+    when = "was killed while the job was running" if run["command"] else "was killed before the job was submitted"
+    if reading.is_file(path / WINDOW):
+        when = f"ended after the job, before its record was stored. Next: dlobd import {path}"
+    reason = f"dlobd (pid {process['pid']}) {when}"
     return run | {"status": "interrupted", "reason": reason, "process": None}
 
 

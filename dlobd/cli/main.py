@@ -5,6 +5,7 @@ error line has its path.
 """
 
 import difflib
+import errno
 import os
 import signal
 import sys
@@ -29,6 +30,7 @@ from dlobd.cli import (
     doctor,
     export,
     history,
+    import_,
     report,
     run,
     selftest,
@@ -56,6 +58,7 @@ _FIRST_VERBS = (run, sweep, submit, collect, history, show, report, trace, expor
 for module in (*_FIRST_VERBS, selftest):
     app.command()(getattr(module, module.__name__.rpartition(".")[2]))
 app.command(name="list")(listing.list_)
+app.command(name="import")(import_.import_)
 app.command()(clean.clean)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(data.app, name="data")
@@ -110,10 +113,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except typer.TyperException as error:
         return _usage_error(error)
+    except MemoryError:
+        return _fail(SetupError("out of memory.", "free memory, or use a larger machine").line, SetupError.exit_code)
     except Exception as error:  # noqa: BLE001  the user gets one line; the traceback is kept in a file
         if isinstance(error, ModuleNotFoundError) and (error.name or "dlobd").split(".")[0] != "dlobd":
             what = f"the Python package {error.name} is not installed; the base package of dlobd only reads bundles."
             return _fail(SetupError(what, "pip install 'dlobd[run]'").line, SetupError.exit_code)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            what = f"{error.filename or 'a file'} cannot be written: {error.strerror}."
+            return _fail(SetupError(what, "free disk space, or set TMPDIR").line, SetupError.exit_code)
         return _fail(f"unexpected failure: {_unexpected()} Its traceback is in {_keep_traceback()}", 1)
 
 

@@ -14,9 +14,11 @@ from msgspec import UNSET
 from dlobd import spans as kinds
 from dlobd.bundle import files, reading
 from dlobd.bundle.reading import Members
+from dlobd.errors import SetupError
 from dlobd.evidence.recorded_spans import RecordedSpan as RecordedSpan
 from dlobd.evidence.recorded_spans import RecordedSpans
 from dlobd.evidence.span_lines import BEGIN, MAX_NS, SpanLine, SpanLines, WaitLine
+from dlobd.memory import available_memory_bytes
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.schema import ClockAnchor, Process
 from dlobd.spans import JsonMap
@@ -26,6 +28,10 @@ from dlobd.tracing.recorder import LOST_LINES, Cost
 
 TRAINING = ("chief", "master", "worker")
 """Roles of nodes that end by themselves."""
+
+MEMORY_PER_BYTE = 7
+"""Memory for the record, the page or an export of a run, per byte of its span files. One million spans of 116 bytes
+need 0.8 GB."""
 
 STOPPED = ("ps", "evaluator")
 """Roles of nodes that serve until TensorFlowOnSpark kills them, so that their last spans have no end."""
@@ -247,8 +253,23 @@ def _raw(attrs: JsonMap) -> msgspec.Raw:
 
 
 def read_files(directory: Path) -> dict[Path, RecordedProcess | None]:
-    """Read all span files below `directory`."""
-    return {path: read(path) for path in sorted(directory.rglob("spans-*.jsonl"))}
+    """Read all span files below `directory`. Raises SetupError if the available memory does not suffice."""
+    paths = _paths(directory)
+    needed, available = MEMORY_PER_BYTE * size_bytes(directory), available_memory_bytes()
+    if needed > available:
+        size = f"{directory} has spans of {size_bytes(directory) / 1e6:.0f} MB"
+        what = f"{size}; they need about {needed / 1e6:.0f} MB of memory, and {available / 1e6:.0f} MB are available."
+        raise SetupError(what, "free memory, or read a copy of the bundle on a larger machine")
+    return {path: read(path) for path in paths}
+
+
+def size_bytes(directory: Path) -> int:
+    """Return the size of the span files below `directory`."""
+    return sum(reading.size(path) or 0 for path in _paths(directory))
+
+
+def _paths(directory: Path) -> list[Path]:
+    return sorted(directory.rglob("spans-*.jsonl"))
 
 
 def processes(files: Mapping[Path, RecordedProcess | None]) -> list[RecordedProcess]:

@@ -12,6 +12,7 @@ from dlobd.attribution.attribute import attribute
 from dlobd.attribution.trace import Spans, Trace
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
+from dlobd.evidence import recorder
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.absence import MissingEvidence
 from dlobd.evidence.expected.search import missing
@@ -65,8 +66,9 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
     Raises:
         BundleError: the run was never submitted, or its job description is missing.
         LimitExceeded: a part exceeded its limits.
+        SetupError: the memory for the spans does not suffice.
     """
-    evidence, parts = Evidence(bundle.path), Parts(forgives)
+    evidence, parts = Evidence(bundle.path), Parts(forgives, recorder.size_bytes(bundle.spans))
     # without its spans, a run has its wall time only, and no layer has a share of it
     bare = Trace(evidence.window["exec_ns"], evidence.window["exit_ns"], Spans.of(()))
     trace = parts.get("trace", lambda: assemble(evidence), bare)

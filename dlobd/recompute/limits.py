@@ -13,8 +13,9 @@ from dlobd.errors import DlobdError
 from dlobd.memory import address_space_bytes, available_memory_bytes
 from dlobd.record.run import Omitted
 
-CPU_S = 300.0
-"""Limit of CPU time per part. It does not depend on the load of the machine."""
+CPU_S, CPU_S_PER_BYTE = 300.0, 1e-7
+"""Limit of CPU time per part, and its growth per byte of span files: several times the need. It does not depend on the
+load of the machine."""
 
 MEMORY_SHARE, LEAST_BYTES = 0.75, 2 << 30
 """Limit of additional memory: a fraction of the memory that is available when a part begins, or 2 GiB if it is less."""
@@ -76,17 +77,21 @@ def limited_time(cpu_s: float) -> Iterator[None]:
 
 
 class Parts:
-    """The parts of a computation, each within the limits. `forgives`: True if a part that fails or exceeds a limit is
-    omitted, False if its error is raised."""
+    """The parts of a computation, each within the limits.
 
-    def __init__(self, forgives: bool = False) -> None:
-        self._forgives = forgives
+    Args:
+        forgives: True if a part that fails or exceeds a limit is omitted, False if its error is raised.
+        span_bytes: size of the span files.
+    """
+
+    def __init__(self, forgives: bool = False, span_bytes: int = 0) -> None:
+        self._forgives, self._cpu_s = forgives, CPU_S + CPU_S_PER_BYTE * span_bytes
         self.omitted: list[Omitted] = []
 
     def get(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
         """Return the result of a part, or `otherwise` if it was omitted. Raises a DlobdError of the part."""
         try:
-            with limited_time(CPU_S), limited_memory():
+            with limited_time(self._cpu_s), limited_memory():
                 return compute()
         except DlobdError:
             raise

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from dlobd import __version__
 from dlobd.bundle import files, reading
 from dlobd.bundle.store import Bundle
-from dlobd.errors import BundleError, DlobdError
+from dlobd.errors import BundleError, DlobdError, SetupError
 from dlobd.experiment.files import key
 from dlobd.experiment.own_job import from_dict
 from dlobd.recompute import computed as record
@@ -48,7 +48,8 @@ class Verification:
 
 def verify(bundle: Bundle, against: str = "") -> Verification:
     """Verify a bundle. `against` is an expected bundle hash; empty skips that comparison. Raises BundleError if
-    run.json is unreadable or the run was never submitted."""
+    run.json is unreadable or the run was never submitted, and SetupError if the memory for the spans does not suffice.
+    """
     run = bundle.read()
     try:
         problems = bundle.verify()
@@ -68,6 +69,8 @@ def verify(bundle: Bundle, against: str = "") -> Verification:
     answers.append(_configuration(run, experiment, bundle))
     try:
         computed = record.computed(bundle, experiment)
+    except SetupError:  # the bundle may be good
+        raise
     except (DlobdError, LimitExceeded, OSError, ValueError, KeyError, TypeError, IndexError) as error:
         cause = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
         why = f"it cannot be recomputed: {cause}"

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.bundle import files, store
+from dlobd.bundle import files, reading, store
 from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
-from dlobd.errors import ClusterError, DlobdError, Interrupted
+from dlobd.errors import ClusterError, DlobdError, Interrupted, SetupError
 from dlobd.experiment import user_config
 from dlobd.experiment.training import batches
 from dlobd.hadoop.embedded.configuration import default_settings
@@ -301,10 +301,17 @@ def prepare_job(
 
 
 def compute(experiment: Runnable, bundle: Bundle, run_record: RunInProgress, report: Report) -> None:
-    """Compute the attribution from the bundle's evidence and add it to the record."""
+    """Compute the attribution from the bundle's evidence and add it to the record. Without enough memory the run is
+    invalid until `dlobd import`."""
     report("import: trace and attribution")
     with run_record.times.measure("import"):
-        run_record.run = run_record.run.with_computed(record.computed(bundle, experiment, forgives=True))
+        try:
+            run_record.run = run_record.run.with_computed(record.computed(bundle, experiment, forgives=True))
+        except SetupError as error:
+            window = reading.read_json(bundle.path / files.WINDOW, dict[str, object])
+            failed = isinstance(window, dict) and (window["exit_code"] or window["ended_by"])
+            reason = f"the record was not computed: {error.what} Next: dlobd import {bundle.run_id}"
+            run_record.note(status="failed" if failed else "invalid", reason=reason)
 
 
 def _collect(place: Place, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
