@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from dlobd.attribution.attribute import Quality, quality
+from dlobd.attribution.layer_times import Quality, quality
 from dlobd.attribution.nesting import Lane, NestedSpan, Piece, arrange
 from dlobd.attribution.trace import Attribution, Segment, Span, Trace
 from dlobd.layers import LAYERS, UNATTRIBUTED

@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from dlobd.attribution.attribute import quality
 from dlobd.attribution.dependencies import Retained
+from dlobd.attribution.layer_times import quality
 from dlobd.attribution.trace import SEGMENT_KINDS, Attribution, Segment, Span, Trace
 from dlobd.attribution.what_if import WhatIf
 from dlobd.columns import NONE, Flags, Ints, starts_of_runs
