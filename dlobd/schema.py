@@ -174,6 +174,9 @@ class Submission:
     executor_overhead_mb: int = setting("Memory for Python worker and trainer; 0: derived.", (0, 10**6), unit="MiB")
     timeout_s: int = setting("Time limit for the job, from spark-submit to its exit.", (10, _WEEK_S), unit="s")
     accept_timeout_s: int = setting("Time limit for YARN to start the ApplicationMaster.", (5, _WEEK_S), unit="s")
+    record_every_steps: int = setting(
+        "Interval of steps with all spans; in other steps, inner spans are summed.", (1, 10**9), unit="steps", default=1
+    )
 
 
 @described(kw_only=True)

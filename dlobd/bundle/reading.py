@@ -12,6 +12,7 @@ import math
 import os
 import stat
 import types
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,19 +85,31 @@ def _opened(path: Path) -> io.BufferedReader | Missing | Damaged:
 
 
 def blocks(path: Path) -> Iterator[list[bytes]]:
-    """Yield the lines of a file of any size, in blocks of about `BLOCK_BYTES`; nothing if it is missing or damaged."""
+    """Yield the lines of a file of any size, in blocks of about `BLOCK_BYTES`; nothing if it is missing or damaged. A
+    file that is compressed with gzip ends where it is damaged."""
     opened = _opened(path)
     if isinstance(opened, Missing | Damaged):
         return
     rest = b""
     with opened as file:
-        while block := _read_block(file):
+        for block in _inflated(file) if path.suffix == ".gz" else iter(partial(_read_block, file), b""):
             *lines, rest = (rest + block).split(b"\n")
             if len(rest) > BLOCK_BYTES:  # no line has this length
                 lines, rest = [*lines, rest[:BLOCK_BYTES]], b""
             yield lines
     if rest:
         yield [rest]
+
+
+def _inflated(file: io.BufferedReader) -> Iterator[bytes]:
+    inflate, rest = zlib.decompressobj(wbits=31), b""
+    try:
+        while not inflate.eof and (rest := rest or _read_block(file)):
+            yield inflate.decompress(rest, BLOCK_BYTES)
+            rest = inflate.unconsumed_tail
+        yield inflate.flush()
+    except zlib.error:
+        return
 
 
 def _read_block(file: io.BufferedReader) -> bytes:

@@ -1,7 +1,7 @@
 """Run bundles on disk: `<out>/<experiment>/<run>/{run.json, spans/, evidence/, logs/, hashes}`.
 
     run.json    configuration and results; `dlobd.record` declares it
-    spans/      a JSON-lines file per process, written by `dlobd.tracing`
+    spans/      a JSON-lines file per process, written by `dlobd.tracing`, and compressed after the job
     evidence/   records of other programs for the importers
     logs/       other files for the analysis of a failure
     hashes      sha256 of all files, in the format of `sha256sum -c`
@@ -10,10 +10,12 @@ Other files in the directory can be regenerated, and may be deleted. Secrets are
 so that a bundle can be shared.
 """
 
+import gzip
 import io
 import json
 import re
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -145,6 +147,18 @@ class Bundle:
         """Remove secrets from the driver's logs, which are written in place while it runs."""
         for log in sorted(self.logs.glob("driver.*")):
             self.add(log, f"logs/{log.name}")
+
+    def compress_spans(self) -> None:
+        """Compress the span files with gzip. A file for which the disk has no room stays as it is."""
+        for path in sorted(self.spans.rglob("spans-*.jsonl")):
+            part = path.with_name(f".{path.name}.part")
+            try:
+                with path.open("rb") as file, part.open("wb") as to, gzip.GzipFile("", "wb", 1, to, 0) as copy:
+                    shutil.copyfileobj(file, copy, PIECE_BYTES)
+                part.replace(path.with_name(f"{path.name}.gz"))
+                path.unlink()
+            except OSError:
+                part.unlink(missing_ok=True)
 
     def note_collected(self, missing: Sequence[str], metrics: Mapping[str, Any]) -> None:
         """Write missing evidence, metrics and an inventory of all files with their sizes."""

@@ -62,9 +62,18 @@ class Use:
     pressure: tuple[int, int] | None  # nanoseconds in which some task of the machine waited for a core, and for a disk
 
 
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Sum over the spans of a kind that a process left out."""
+
+    spans: int
+    ns: int
+    bytes: int
+
+
 @dataclass(slots=True)
 class RecordedProcess:
-    """The records of one process."""
+    """The records of one process. `sums`: by layer and name, of the spans inside summed steps."""
 
     process: Process
     domain: str
@@ -77,6 +86,8 @@ class RecordedProcess:
     anchors: list[ClockAnchor] = field(default_factory=list)
     exchanges: list[tuple[str, Exchange]] = field(default_factory=list)  # each with the other clock domain
     uses: list[Use] = field(default_factory=list)
+    sums: dict[tuple[str, str], Sum] = field(default_factory=dict)
+    bytes: int = 0  # of all lines, with their line breaks
     lines: int = 0  # without damaged lines
     bad_lines: int = 0
     cost: Cost | None = None  # from its last cost line; None without one
@@ -100,6 +111,11 @@ class RecordedProcess:
     def named(self, *names: str) -> RecordedSpans:
         """Return all spans with one of these names, in the order of the file."""
         return self.spans.named(*names)
+
+    @property
+    def left_out(self) -> tuple[int, int]:
+        """Number of left-out spans: by the steps, and by the sums. They differ if lines are lost."""
+        return int(self.spans.values("left_out").sum()), sum(one.spans for one in self.sums.values())
 
     def steps(self) -> RecordedSpans:
         """Return all training steps, in the order of the file."""
@@ -126,6 +142,7 @@ class _File:
         self._path = path
         self._process: RecordedProcess | None = None
         self._lines = 0
+        self._bytes = 0
         self._first = 0  # number of the process's line
         self._cost_line = 0
         self._bad: list[int] = []
@@ -145,6 +162,7 @@ class _File:
         for place in (spans[one] for one in refused):
             self._other(lines[place], self._lines + place)
         self._lines += len(lines)
+        self._bytes += sum(map(len, lines)) + len(lines)
 
     def read(self) -> RecordedProcess | None:
         """Return the process with all that was added."""
@@ -159,6 +177,7 @@ class _File:
         self._spans.add([span for _, span in begun], [number for number, _ in begun])
         process.spans, bad = self._spans.columns([number for number, span in begun if span.i in self._open])
         self._bad += bad
+        process.bytes = self._bytes
         process.lines = self._lines - self._first - len(self._bad)
         process.bad_lines = len(self._bad)
         process.cost_at = self._cost_line - self._first - sum(number < self._cost_line for number in self._bad)
@@ -240,6 +259,11 @@ class _File:
             main, threads, stalled = (tuple(pair) if pair else None for pair in pairs)
             rest = (line["cpu"], line["read"], line["major"], line["block_io"])
             process.uses.append(Use(last_ns, main, threads, *rest, stalled))
+        elif kind == "sum":
+            numbers = Sum(line["spans"], line["ns"], line["bytes"])
+            if min(numbers.spans, numbers.ns, numbers.bytes) < 0:
+                return False
+            process.sums[line["l"], line["n"]] = numbers
         elif kind == "cost":
             # later versions may add members
             process.cost = Cost(**{field.name: line[field.name] for field in fields(Cost)})
@@ -269,7 +293,9 @@ def size_bytes(directory: Path) -> int:
 
 
 def _paths(directory: Path) -> list[Path]:
-    return sorted(directory.rglob("spans-*.jsonl"))
+    """Return all span files; a file that is also there compressed is left from its compression."""
+    paths = sorted(directory.rglob("spans-*.jsonl*"))
+    return [path for path in paths if path.with_name(f"{path.name}.gz") not in paths]
 
 
 def processes(files: Mapping[Path, RecordedProcess | None]) -> list[RecordedProcess]:
@@ -303,7 +329,7 @@ _ATTRS = Members(
         **dict.fromkeys(["address", "by", "cause", "how", "master", "package", "path", "purpose", "role"], str),
         **dict.fromkeys(["application_id", "evaluation"], str),
         **_ints("blocks bytes call capacity_bytes code epoch index items join_poll_ns nodes ns own_ns pid"),
-        **_ints("function rank registered right samples slots"),
+        **_ints("function left_out rank registered right samples slots"),
         **_ints("function_ns read_ns serialise_ns write_ns"),
         "loss": float,
         "sampled": bool,
@@ -328,6 +354,7 @@ LINES: dict[str, Members] = {
         {"t": int, **dict.fromkeys(("cpu", "read", "major", "block_io"), int | None)},
         dict.fromkeys(("main", "threads", "pressure"), _PAIR),
     ),
+    "sum": Members({"l": str, "n": str, **{field.name: int for field in fields(Sum)}}),
     "cost": Members({field.name: int for field in fields(Cost)}),
 }
 """Kind of a line -> the JSON shape of its members."""

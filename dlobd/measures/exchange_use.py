@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 import numpy as np
 
 from dlobd import spans as kinds
+from dlobd.columns import Flags
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.recorder import RecordedProcess, trainers
+from dlobd.evidence.recorder import RecordedProcess, Sum, trainers
 from dlobd.record.run import ExchangeUse
+from dlobd.spans import SpanKind
 
 
 def exchange_use(evidence: Evidence) -> tuple[ExchangeUse, ...]:
@@ -30,25 +34,32 @@ def _use(rank: RecordedProcess) -> ExchangeUse | None:
     exchange = part & spans.is_named(kinds.EXCHANGE)
     if not exchange.any():
         return None
-    inside = spans.where(np.append(exchange, False)[outer] & ~spans.truncated)
+    inside = np.append(exchange, False)[outer] & ~spans.truncated
+    written, summed = rank.left_out
 
-    def part_ns(name: str) -> int | None:
-        found = inside.named(name)
-        return int(found.ns.sum()) if found else None
+    def sum_of(rows: Flags, *of: SpanKind) -> Sum | None:
+        """Sum the spans of these kinds, with those inside summed steps; None without such a span, or if it is lost."""
+        rows = rows & spans.is_named(*of)
+        left_out = [one for kind in of if (one := rank.sums.get((kind.layer, kind)))]
+        if written != summed or not (rows.any() or left_out):
+            return None
+        here = Sum(int(rows.sum()), int(spans.ns[rows].sum()), int(spans.values("bytes")[rows].sum()))
+        return Sum(*map(sum, zip(*map(astuple, [here, *left_out]), strict=True)))
 
-    compute_ns = int(spans.ns[part & spans.is_named(kinds.FORWARD_AND_BACKWARD, kinds.APPLY)].sum())
+    compute = sum_of(part, kinds.FORWARD_AND_BACKWARD, kinds.APPLY)
+    parts = [sum_of(inside, kind) for kind in (kinds.PACK, kinds.WAIT_FOR_PEERS, kinds.WIRE, kinds.UNPACK)]
+    pack_ns, wait_for_peers_ns, wire_ns, unpack_ns = (one.ns if one else None for one in parts)
     exchange_ns = int(spans.ns[exchange].sum())
-    packed = inside.where(inside.is_named(kinds.PACK) & inside.has("bytes"))
     return ExchangeUse(
         role=rank.process.role,
         index=rank.process.index,
         calls=int(exchange.sum()),
-        bytes=int(packed.values("bytes").sum()) if packed else None,
-        compute_ns=compute_ns,
+        bytes=parts[0].bytes if parts[0] else None,
+        compute_ns=compute.ns if compute else None,
         exchange_ns=exchange_ns,
-        pack_ns=part_ns(kinds.PACK),
-        wait_for_peers_ns=part_ns(kinds.WAIT_FOR_PEERS),
-        wire_ns=part_ns(kinds.WIRE),
-        unpack_ns=part_ns(kinds.UNPACK),
-        overlap=overlap(compute_ns, exchange_ns, int(spans.ns[whole].sum())),
+        pack_ns=pack_ns,
+        wait_for_peers_ns=wait_for_peers_ns,
+        wire_ns=wire_ns,
+        unpack_ns=unpack_ns,
+        overlap=overlap(compute.ns, exchange_ns, int(spans.ns[whole].sum())) if compute else None,
     )

@@ -53,7 +53,7 @@ def overhead(evidence: Evidence, spans: Spans, segments: Segments, wall_ns: int)
         left_out=sum(cost.left_out for cost in costs) if costs else None,
         flush_ns=sum(cost.wall_ns for cost in costs) if costs else None,
         flush_cpu_ns=sum(cost.cpu_ns for cost in costs) if costs else None,
-        span_bytes=sum(reading.size(process.path) or 0 for process in recorded),
+        span_bytes=sum(process.bytes for process in recorded),
         log_bytes=sum(reading.size(path) or 0 for log in _ADDED_LOGS for path in evidence.path.glob(log)),
         chain_spans=on_chain,
         chain_ns=chain_ns,

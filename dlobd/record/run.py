@@ -242,13 +242,14 @@ class TimeToAccuracy:
 
 @described()
 class ExchangeUse:
-    """Gradient exchange of one rank, summed over its steps; None for parts that the exchange does not separate."""
+    """Gradient exchange of one rank, summed over its steps, including left-out spans; None for parts that the exchange
+    does not separate, or if a sum of left-out spans is lost."""
 
     role: str = member("Role: chief or worker.")
     index: int = member("Index within its role.", "own mark")
     calls: int = member("Number of exchanges.", "spans `exchange` of whole steps")
     bytes: int | None = member("Packed bytes of all exchanges.", "sum over its spans `pack` of their `bytes`")
-    compute_ns: int = member("Forward and backward pass, and update.", "its spans `forward and backward` and `apply`")
+    compute_ns: int | None = member("Forward and backward pass, and update.", "spans `forward and backward`, `apply`")
     exchange_ns: int = member("Time of the exchanges, including their parts.", "sum of its spans `exchange`")
     pack_ns: int | None = member("Time to copy tensors into send buffers.", "sum of its spans `pack`")
     wait_for_peers_ns: int | None = member("Wait for the slowest rank to pack.", "sum of its spans `wait for peers`")
@@ -344,16 +345,17 @@ class RecordingCost:
         "sum over all processes: the larger count of two, the last `cost` line and the message on stderr",
     )
     left_out: int | None = member(
-        "Calls into the JVM that were too short to record as a span; only for your own scripts.",
+        "Spans that were not written: calls into the JVM below 1 ms, and spans inside summed steps "
+        "(`record_every_steps`).",
         COST_LINES,
-        unit="calls",
+        unit="spans",
     )
     flush_ns: int | None = member(
         "Time to format and write spans, over all processes and threads. It overlaps the job.",
         f"{COST_LINES}; misses up to 1 s at the end of each process",
     )
     flush_cpu_ns: int | None = member("CPU time of the writing threads in that time.", "as `flush_ns`")
-    span_bytes: int = member("Size of the span files.", "sizes of the files in spans/")
+    span_bytes: int = member("Size of the span files before their compression.", "sizes of their lines")
     log_bytes: int = member(
         "Size of the logs that dlobd's settings enable.",
         "sizes of Spark's event log, driver.log, spark.log, the JVM logs, the NameNode's audit log and the DataNodes' "

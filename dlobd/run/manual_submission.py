@@ -126,6 +126,7 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: R
     )
     with run_record.times.measure("collect"):
         missing += place.gather(query, job.train_dir, run_dir, bundle)
+        bundle.compress_spans()
         bundle.note_collected(missing, {})
     runner.compute(experiment, bundle, run_record, report)
     run_record.write(bundle)

@@ -275,6 +275,7 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
         with times.measure("collect"):
             bundle.redact_driver_logs()
             missing, collected = _collect(place, window, job, bundle)
+            bundle.compress_spans()
             bundle.note_collected([*unsampled, *missing], metrics | collected)
 
     compute(experiment, bundle, run_record, report)

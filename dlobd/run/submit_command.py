@@ -48,9 +48,9 @@ def command_of(
     options = experiment.options if isinstance(experiment, OwnJob) else spark_conf.options_of(experiment)
     logging = _logging(options, experiment.deploy_mode, bundle)
     in_container = [jvm for jvm in logging if jvm != "driver" or experiment.deploy_mode == "cluster"]
-    # the recorder is off in containers if it is off in this process
-    switched = ("spark.executorEnv", "spark.yarn.appMasterEnv") if tracing.switched_off() else ()
-    switches = {f"{prefix}.{tracing.SWITCH}": "off" for prefix in switched}
+    recording = _recording(experiment)
+    containers = ("spark.executorEnv", "spark.yarn.appMasterEnv")
+    switches = {f"{prefix}.{name}": value for prefix in containers for name, value in recording.items()}
     submission = Submission(
         name=f"dlobd-{experiment.name}",
         deploy_mode=experiment.deploy_mode,
@@ -77,8 +77,8 @@ def command_of(
         logging_files=tuple(logging[jvm][1] for jvm in in_container),
     )
     command: Command = SCHEDULERS.get(experiment.scheduler)().command(submission, target, bundle / "evidence")
-    if tracing.switched_off():
-        command = replace(command, environment={**command.environment, tracing.SWITCH: "off"})
+    if recording:
+        command = replace(command, environment={**command.environment, **recording})
     if options or isinstance(experiment, OwnJob):
         texts = {path: _evidence(own) for own, path in logging.values()}
         command = replace(command, argv=merged(command.argv, options), files=texts)
@@ -87,6 +87,14 @@ def command_of(
         environment = {name: value for name, value in command.environment.items() if name != "TMPDIR"}
         return replace(command, environment=environment)
     return command
+
+
+def _recording(experiment: Runnable) -> dict[str, str]:
+    """Return the environment variables of the recorder. It is off in all processes if it is off in this process."""
+    if tracing.switched_off():
+        return {tracing.SWITCH: "off"}
+    every = experiment.record_every_steps
+    return {tracing.EVERY: str(every)} if every > 1 else {}
 
 
 def _logging(options: Sequence[str], deploy_mode: str, bundle: Path) -> dict[str, tuple[UserLogging, Path]]:

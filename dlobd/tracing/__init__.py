@@ -18,6 +18,8 @@ from dlobd.tracing.recorder import CHILD as CHILD
 from dlobd.tracing.recorder import Cost as Cost
 from dlobd.tracing.recorder import OpenSpan
 from dlobd.tracing.recorder import Recorder as Recorder
+from dlobd.tracing.summed_steps import EVERY as EVERY
+from dlobd.tracing.summed_steps import LeftOut
 
 SWITCH = "DLOBD_TRACE"
 """Environment variable that turns the recorder off if its value is `off`."""
@@ -88,9 +90,14 @@ def _after_fork() -> None:
         _recorder.after_fork()
 
 
-def span(kind: SpanKind, wait: Fields | None = None, detail: str = "", **attrs: object) -> OpenSpan | NoSpan:
+def span(kind: SpanKind, wait: Fields | None = None, detail: str = "", **attrs: object) -> OpenSpan | LeftOut | NoSpan:
     """Record an interval of this process. `wait`: fields of its wait, which are added to those of `kind`."""
-    return _NO_SPAN if _recorder is None else OpenSpan(_recorder, kind, wait, detail, attrs)
+    if _recorder is None:
+        return _NO_SPAN
+    summed = _recorder.summed
+    if summed is not None and (left_out := summed.left_out(kind, wait, attrs)) is not None:
+        return left_out
+    return OpenSpan(_recorder, kind, wait, detail, attrs)
 
 
 def instant(kind: InstantKind, at_ns: int | None = None, **attrs: object) -> None:

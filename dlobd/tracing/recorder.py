@@ -7,8 +7,9 @@ line, `e`, later, so a killed process leaves the begin lines of its open spans. 
 file with an empty stack and a role of its own; its parent's open spans stay with its parent. Span IDs are unique in a
 file, and a file's process by its PID and the time of its opening.
 
-In the measured thread a span is one object in a queue; the text is made when it is written. The recorder counts its
-output, the time of writing and the lines that a disk refused, in `cost` lines: sums since the file was opened.
+In the measured thread a span is one object in a queue; the text is made when it is written. A thread that fills the
+queue writes it, so that the memory does not grow. The recorder counts its output, the time of writing and the lines
+that a disk refused, in `cost` lines: sums since the file was opened.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
@@ -33,6 +34,7 @@ from types import TracebackType
 from dlobd.schema import SCHEMA_VERSION
 from dlobd.spans import Fields, InstantKind, SpanKind
 from dlobd.tracing import clock, clock_sync, process_use
+from dlobd.tracing.summed_steps import EVERY, LeftOut, Sum, SummedSteps, total
 
 FLUSH_S = 0.5
 """Longest time from recording a line to writing it."""
@@ -49,6 +51,12 @@ LOST_LINES = "dlobd: {} lines of spans of process {} are lost"
 CHILD = "child"
 """Role of a process that user code forked, until the process calls `identify`: a child of a rank is no rank."""
 
+MOST_QUEUED = 10_000
+"""Longest queue. A span in the queue takes at most 0.8 kB."""
+
+STALL_S = 1.0
+"""Longest wait for a write of another thread. After it, spans beyond `MOST_QUEUED` are lost, because the disk hangs."""
+
 SUMS_S = 1.0
 """Shortest interval between two `cost` lines, and between two `u` (process use) lines; the last flush writes both."""
 
@@ -64,7 +72,7 @@ class Cost:
     wall_ns: int = 0
     cpu_ns: int = 0
     lost_lines: int = 0  # lines that the disk refused
-    left_out: int = 0  # intervals that were too short for a span
+    left_out: int = 0  # intervals that were too short for a span, and spans inside summed steps
 
 
 class OpenSpan:
@@ -74,30 +82,35 @@ class OpenSpan:
     __slots__ = (
         "_attrs",
         "_end_ns",
-        "_id",
-        "_layer",
         "_name",
         "_noted",
         "_parent",
         "_recorder",
-        "_stack",
         "_start_ns",
         "_thread",
-        "_wait",
-        "_written",
+        "id",
+        "kind",
+        "stack",
+        "sums",
+        "wait",
+        "written",
     )
+
+    id: int
+    stack: list[OpenSpan]
 
     def __init__(
         self, recorder: Recorder, kind: SpanKind, wait: Fields | None, detail: str, attrs: dict[str, object]
     ) -> None:
         self._recorder = recorder
-        self._layer = kind.layer
+        self.kind = kind
         self._name = kind.text(detail) if detail else kind
-        self._wait = {**kind.wait, **wait} if wait else kind.wait
+        self.wait = {**kind.wait, **wait} if wait else kind.wait
         self._attrs = attrs
         self._noted: dict[str, object] | None = None
         self._end_ns = 0
-        self._written = False
+        self.written = ""  # kind of its last line
+        self.sums: Sequence[Sum] = ()  # at the end of a summed step
 
     def note(self, **attrs: object) -> None:
         """Add attributes that are known only at the end of the span, such as a number of bytes."""
@@ -109,45 +122,59 @@ class OpenSpan:
             stack, self._thread = recorder._main_stack, ""
         else:
             stack, self._thread = recorder._of_thread()
-        self._stack = stack
-        self._parent = stack[-1] if stack else 0
-        self._id = span_id = next(recorder._ids)
-        stack.append(span_id)
+        self.stack = stack
+        self._parent = stack[-1].id if stack else 0
+        self.id = next(recorder._ids)
+        stack.append(self)
+        if recorder.summed is not None:
+            recorder.summed.enter(self)
         self._start_ns = recorder._now()
         recorder._queue.append(self)
         if recorder._thread_due:
             recorder._start_thread()
+        if len(recorder._queue) > MOST_QUEUED:
+            recorder.flush()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if kind is not None:
             self.note(error=kind.__name__)
-        recorder, stack = self._recorder, self._stack
-        self._end_ns = recorder._now()
-        if self._written:  # in this order; see `line`
-            noted = {"a": self._noted} if self._noted else {}
-            recorder._queue.append({"k": "e", "i": self._id, "t": self._end_ns, **noted})
-        if stack and stack[-1] == self._id:
+        recorder, stack = self._recorder, self.stack
+        end_ns = recorder._now()
+        if stack and stack[-1] is self:
             stack.pop()
-        elif self._id in stack:
-            del stack[stack.index(self._id) :]
+        elif self in stack:
+            del stack[stack.index(self) :]
+        if recorder.summed is not None:
+            recorder.summed.leave(self)
+        self._end_ns = end_ns
+        if self.written:  # in this order; see `line`
+            recorder._queue.append(self)
         if not stack:
             # PySpark's workers and multiprocessing's children leave by os._exit, which runs no exit handler
             recorder.flush()
 
     def line(self) -> str:
-        """Encode the span without a line break: begin and end, or the begin alone if it is still open."""
+        """Encode the span without a line break: begin and end, the begin alone of an open span, or the end alone after
+        its begin; empty if both are written."""
+        if self.written == "b":
+            self.written = "e"
+            noted = f',"a":{_members(self._noted)}' if self._noted else ""
+            return f'{{"k":"e","i":{self.id},"t":{self._end_ns}{noted}}}'
+        if self.written:
+            return ""
         # This sets `_written` before it reads `_end_ns`, and `__exit__` sets `_end_ns` before it reads `_written`: the
-        # end is written in any interleaving of two threads, at worst twice.
-        self._written = True
+        # end is written in any interleaving of two threads.
+        self.written = "b"
         end_ns = self._end_ns
-        kind = "s" if end_ns else "b"
-        names = _layer_and_name(self._layer, self._name)
-        text = f'{{"k":"{kind}","i":{self._id},"p":{self._parent},{names},"t":{self._start_ns}'
+        if end_ns:
+            self.written = "s"
+        names = _layer_and_name(self.kind.layer, self._name)
+        text = f'{{"k":"{self.written}","i":{self.id},"p":{self._parent},{names},"t":{self._start_ns}'
         if end_ns:
             text += f',"d":{end_ns - self._start_ns}'
-        if self._wait:
-            text += f',"w":{_members(self._wait)}'
+        if self.wait:
+            text += f',"w":{_members(self.wait)}'
         attrs = self._attrs
         if end_ns and self._noted:
             attrs = {**attrs, **self._noted} if attrs else self._noted
@@ -189,7 +216,10 @@ class Recorder:
         self._lock = threading.RLock()
         self._count_lock = threading.Lock()
         self._main = threading.main_thread().ident
-        self._main_stack: list[int] = []
+        self._main_stack: list[OpenSpan] = []
+        self.summed: SummedSteps | None = None
+        if (every := os.environ.get(EVERY, "")).isdecimal() and int(every) > 1:
+            self.summed = SummedSteps(int(every), self._main_stack, self._main, self._now)
         self._local = threading.local()
         self._fd: int | None = None
         self._file: tuple[int, int] | None = None
@@ -200,6 +230,8 @@ class Recorder:
         self._peer: clock_sync.Peer | None = None
         self._exchanged_ns = self._opened_ns
         self.cost = Cost()
+        self._overrun = 0  # entries of the queue that are lost, and not yet in `cost`
+        self._summed = 0  # left-out spans in `cost`
         self._sums_due_ns = 0
         self._threads = process_use.Threads(self._pid)
         self._reported_lost = 0
@@ -217,8 +249,10 @@ class Recorder:
         self._role, self._index = role, index
         self._append(self._process_line())
 
-    def span(self, kind: SpanKind, wait: Fields | None = None, detail: str = "", **attrs: object) -> OpenSpan:
+    def span(self, kind: SpanKind, wait: Fields | None = None, detail: str = "", **attrs: object) -> OpenSpan | LeftOut:
         """Record an interval; see `dlobd.tracing.span`. `wait` may contain `rendezvous` and `call` of a collective."""
+        if self.summed is not None and (left_out := self.summed.left_out(kind, wait, attrs)) is not None:
+            return left_out
         return OpenSpan(self, kind, wait, detail, attrs)
 
     def instant(self, kind: InstantKind, at_ns: int | None = None, **attrs: object) -> None:
@@ -230,8 +264,8 @@ class Recorder:
         """Record an interval that has ended and is long enough for a span; see `left_out`."""
         main = get_ident() == self._main
         stack, thread = (self._main_stack, "") if main else self._of_thread()
-        line = {"k": "s", "i": next(self._ids), "p": stack[-1] if stack else 0, "l": kind.layer, "n": kind.text(detail)}
-        line |= {"t": start_ns, "d": end_ns - start_ns}
+        line: dict[str, object] = {"k": "s", "i": next(self._ids), "p": stack[-1].id if stack else 0, "l": kind.layer}
+        line |= {"n": kind.text(detail), "t": start_ns, "d": end_ns - start_ns}
         self._append(line | ({"a": attrs} if attrs else {}) | ({"th": thread} if thread else {}))
 
     def left_out(self) -> None:
@@ -241,41 +275,73 @@ class Recorder:
 
     def flush(self, last: bool = False) -> None:
         """Write the buffered lines, and every `SUMS_S` the sums. A disk error loses lines, but raises nothing."""
-        with self._lock:
+        if not self._lock.acquire(timeout=STALL_S):
+            self._lose_queue()
+            return
+        try:
+            self._flush(last)
+        finally:
+            self._lock.release()
+
+    def _flush(self, last: bool) -> None:
+        with self._count_lock:
             entries = [self._queue.popleft() for _ in range(len(self._queue))]
-            wall_ns, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
-            due = last or wall_ns >= self._sums_due_ns
-            if not entries and not (due and self._introduced):
-                return
-            try:
-                if entries:
-                    self._write(entries)
-                    self.cost.flushes += 1
-            except OSError as error:
-                self._report_lost(error)
-            if due:
-                self._write_sum(self._use_line())
-            now_ns = time.monotonic_ns()
-            self.cost.wall_ns += now_ns - wall_ns
-            self.cost.cpu_ns += time.thread_time_ns() - cpu_ns
-            if due:
-                self._sums_due_ns = now_ns + int(SUMS_S * 1e9)
-                with self._count_lock:
-                    cost = {"k": "cost", **asdict(self.cost)}
-                self._write_sum(cost)
-                if last:
-                    self._report_lost()
+            self.cost.lost_lines += self._overrun
+            self._overrun = 0
+        wall_ns, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
+        due = last or wall_ns >= self._sums_due_ns
+        if not entries and not (due and self._introduced):
+            return
+        try:
+            if entries:
+                self._write(entries)
+                self.cost.flushes += 1
+        except OSError as error:
+            self._report_lost(error)
+        if due:
+            self._write_sum(self._use_line())
+        now_ns = time.monotonic_ns()
+        self.cost.wall_ns += now_ns - wall_ns
+        self.cost.cpu_ns += time.thread_time_ns() - cpu_ns
+        if due:
+            self._sums_due_ns = now_ns + int(SUMS_S * 1e9)
+            with self._count_lock:
+                cost = {"k": "cost", **asdict(self.cost)}
+            self._write_sum(cost)
+            if last:
+                self._report_lost()
+
+    def _lose_queue(self) -> None:
+        with self._count_lock:
+            lost = len(self._queue) if len(self._queue) > MOST_QUEUED else 0
+            for _ in range(lost):
+                self._queue.popleft()
+            self._overrun += lost
+        if lost:
+            self._report_lost(TimeoutError(f"a write takes longer than {STALL_S:g} s"))
 
     def _write(self, entries: list[OpenSpan | dict[str, object]]) -> None:
         cost = self.cost
-        lines = []
+        lines: list[str] = []
+        sums: Sequence[Sum] = ()
         for entry in entries:
             if isinstance(entry, OpenSpan):
-                cost.spans += 1
-                lines.append(entry.line())
+                cost.spans += not entry.written
+                if text := entry.line():
+                    lines.append(text)
+                if entry.sums and entry.written != "b":
+                    sums = entry.sums
             else:
                 cost.spans += entry["k"] == "s"
                 lines.append(_encode(entry))
+        if sums:
+            lines += [
+                _encode({"k": "sum", "l": kind.layer, "n": kind, "spans": spans, "ns": ns, "bytes": size})
+                for kind, spans, ns, size in sums
+            ]
+            before, self._summed = self._summed, total(sums)
+            with self._count_lock:
+                cost.left_out += self._summed - before
         try:
             if not self._is_open():
                 self._open()
@@ -343,7 +409,7 @@ class Recorder:
 
     def _report_lost(self, error: OSError | None = None) -> None:
         # on stderr, at the first loss and at the end: the log of a job is often on another disk
-        lost = self.cost.lost_lines
+        lost = self.cost.lost_lines + self._overrun
         if lost == self._reported_lost or (error and self._reported_lost):
             return
         self._reported_lost = lost
@@ -370,15 +436,19 @@ class Recorder:
         """Write the buffered lines, a last anchor and the cost, and stop the background thread."""
         self._stop.set()
         self.leave()
-        with self._lock:
+        if not self._lock.acquire(timeout=STALL_S):
+            return
+        try:
             if self._queue or self._fd is not None:
                 self._queue.append(self._anchor_line())
-                self.flush(last=True)
+                self._flush(last=True)
             if self._fd is not None:
                 self._close()
                 self._introduced = False
+        finally:
+            self._lock.release()
 
-    def _of_thread(self) -> tuple[list[int], str]:
+    def _of_thread(self) -> tuple[list[OpenSpan], str]:
         if not hasattr(self._local, "stack"):
             self._local.stack, self._local.name = [], threading.current_thread().name
         return self._local.stack, self._local.name

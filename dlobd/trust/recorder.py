@@ -17,14 +17,15 @@ RULES = Rules()
 def _spans(facts: Facts) -> Compared | None:
     """Check that the bundle has every span that a process opened.
 
-    A recorder numbers its spans, so that a lost span leaves a gap. Detects a span file that is truncated while a rank
+    A recorder numbers its spans, so that a lost span leaves a gap. It sums the spans inside summed steps, and each step
+    has their number. Detects a span file that is truncated while a rank
     writes it, as in tests/full/ways/test_missing_evidence.py.
     """
     processes = [process for process in facts.evidence.processes if process.spans]
     if not processes:
         return None
-    opened = sum(int(np.ptp(process.spans.id)) + 1 for process in processes)
-    read = sum(len(process.spans) for process in processes)
+    opened = sum(int(np.ptp(process.spans.id)) + 1 + process.left_out[0] for process in processes)
+    read = sum(len(process.spans) + process.left_out[1] for process in processes)
     return Compared(opened == read, f"the processes opened {opened:,} spans; the bundle has {read:,}", opened, read)
 
 
