@@ -52,10 +52,7 @@ CHILD = "child"
 """Role of a process that user code forked, until the process calls `identify`: a child of a rank is no rank."""
 
 MOST_QUEUED = 10_000
-"""Longest queue. A span in the queue takes at most 0.8 kB."""
-
-STALL_S = 1.0
-"""Longest wait for a write of another thread. After it, spans beyond `MOST_QUEUED` are lost, because the disk hangs."""
+"""Longest queue, about 8 MB."""
 
 SUMS_S = 1.0
 """Shortest interval between two `cost` lines, and between two `u` (process use) lines; the last flush writes both."""
@@ -230,7 +227,6 @@ class Recorder:
         self._peer: clock_sync.Peer | None = None
         self._exchanged_ns = self._opened_ns
         self.cost = Cost()
-        self._overrun = 0  # entries of the queue that are lost, and not yet in `cost`
         self._summed = 0  # left-out spans in `cost`
         self._sums_due_ns = 0
         self._threads = process_use.Threads(self._pid)
@@ -275,50 +271,30 @@ class Recorder:
 
     def flush(self, last: bool = False) -> None:
         """Write the buffered lines, and every `SUMS_S` the sums. A disk error loses lines, but raises nothing."""
-        if not self._lock.acquire(timeout=STALL_S):
-            self._lose_queue()
-            return
-        try:
-            self._flush(last)
-        finally:
-            self._lock.release()
-
-    def _flush(self, last: bool) -> None:
-        with self._count_lock:
+        with self._lock:
             entries = [self._queue.popleft() for _ in range(len(self._queue))]
-            self.cost.lost_lines += self._overrun
-            self._overrun = 0
-        wall_ns, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
-        due = last or wall_ns >= self._sums_due_ns
-        if not entries and not (due and self._introduced):
-            return
-        try:
-            if entries:
-                self._write(entries)
-                self.cost.flushes += 1
-        except OSError as error:
-            self._report_lost(error)
-        if due:
-            self._write_sum(self._use_line())
-        now_ns = time.monotonic_ns()
-        self.cost.wall_ns += now_ns - wall_ns
-        self.cost.cpu_ns += time.thread_time_ns() - cpu_ns
-        if due:
-            self._sums_due_ns = now_ns + int(SUMS_S * 1e9)
-            with self._count_lock:
-                cost = {"k": "cost", **asdict(self.cost)}
-            self._write_sum(cost)
-            if last:
-                self._report_lost()
-
-    def _lose_queue(self) -> None:
-        with self._count_lock:
-            lost = len(self._queue) if len(self._queue) > MOST_QUEUED else 0
-            for _ in range(lost):
-                self._queue.popleft()
-            self._overrun += lost
-        if lost:
-            self._report_lost(TimeoutError(f"a write takes longer than {STALL_S:g} s"))
+            wall_ns, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
+            due = last or wall_ns >= self._sums_due_ns
+            if not entries and not (due and self._introduced):
+                return
+            try:
+                if entries:
+                    self._write(entries)
+                    self.cost.flushes += 1
+            except OSError as error:
+                self._report_lost(error)
+            if due:
+                self._write_sum(self._use_line())
+            now_ns = time.monotonic_ns()
+            self.cost.wall_ns += now_ns - wall_ns
+            self.cost.cpu_ns += time.thread_time_ns() - cpu_ns
+            if due:
+                self._sums_due_ns = now_ns + int(SUMS_S * 1e9)
+                with self._count_lock:
+                    cost = {"k": "cost", **asdict(self.cost)}
+                self._write_sum(cost)
+                if last:
+                    self._report_lost()
 
     def _write(self, entries: list[OpenSpan | dict[str, object]]) -> None:
         cost = self.cost
@@ -409,7 +385,7 @@ class Recorder:
 
     def _report_lost(self, error: OSError | None = None) -> None:
         # on stderr, at the first loss and at the end: the log of a job is often on another disk
-        lost = self.cost.lost_lines + self._overrun
+        lost = self.cost.lost_lines
         if lost == self._reported_lost or (error and self._reported_lost):
             return
         self._reported_lost = lost
@@ -436,17 +412,13 @@ class Recorder:
         """Write the buffered lines, a last anchor and the cost, and stop the background thread."""
         self._stop.set()
         self.leave()
-        if not self._lock.acquire(timeout=STALL_S):
-            return
-        try:
+        with self._lock:
             if self._queue or self._fd is not None:
                 self._queue.append(self._anchor_line())
-                self._flush(last=True)
+                self.flush(last=True)
             if self._fd is not None:
                 self._close()
                 self._introduced = False
-        finally:
-            self._lock.release()
 
     def _of_thread(self) -> tuple[list[OpenSpan], str]:
         if not hasattr(self._local, "stack"):

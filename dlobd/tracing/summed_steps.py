@@ -72,7 +72,7 @@ class SummedSteps:
     def left_out(self, kind: SpanKind, wait: Fields | None, attrs: JsonMap) -> LeftOut | None:
         """Return the context of a span that is left out; None for a span that is written."""
         inside = self._inside
-        if inside is None or get_ident() != self._thread or (wait and (len(wait) > 1 or "call" not in wait)):
+        if inside is None or get_ident() != self._thread or _waits(wait):
             return None
         try:
             found = inside[id(kind)]
@@ -89,31 +89,34 @@ class SummedSteps:
 
     def enter(self, span: OpenSpan) -> None:
         """Note the begin of a written span, which is on its stack."""
-        if span.stack is not self._stack:
-            return
         if self._step is None:
-            if not _is_step(span.kind):
+            if not _is_step(span.kind) or span.stack is not self._stack:
                 return
             call = span.wait.get("call")
-            number = call if isinstance(call, int) else next(self._marked)
-            if number % self._every == 0:
+            if (call if isinstance(call, int) else next(self._marked)) % self._every == 0:
                 return
             self._step = span
-        self._inside = None if _waits(span) else self._known[span.kind.layer]
+        elif span.stack is not self._stack:
+            return
+        self._inside = None if _waits(span.wait) else self._known[span.kind.layer]
 
     def leave(self, span: OpenSpan) -> None:
         """Note the end of a written span, which has left its stack."""
         if self._step is None or span.stack is not self._stack:
             return
-        if self._step in self._stack:
+        if span is self._step:
+            left_out, before = 0, self._before
+            span.sums = sums = []
+            for one in self._sums.values():
+                left_out += one.spans
+                sums.append((one.kind, one.spans, one.ns, one.bytes))
+            span.note(left_out=left_out - before)
+            self._before = left_out
+        elif self._step in self._stack:
             around = self._stack[-1]
             all_entered = "rendezvous" in span.wait and "rendezvous" in around.wait
-            self._inside = self._known[around.kind.layer] if all_entered or not _waits(around) else None
+            self._inside = None if _waits(around.wait) and not all_entered else self._known[around.kind.layer]
             return
-        if span is self._step:
-            span.sums = [(one.kind, one.spans, one.ns, one.bytes) for one in self._sums.values()]
-            before, self._before = self._before, total(span.sums)
-            span.note(left_out=self._before - before)
         self._step = self._inside = None
 
 
@@ -122,8 +125,8 @@ def total(sums: Sequence[Sum]) -> int:
     return sum([spans for _, spans, _, _ in sums])
 
 
-def _waits(span: OpenSpan) -> bool:
-    return bool(span.wait) and span.wait.keys() != {"call"}
+def _waits(wait: Fields | None) -> bool:
+    return bool(wait and (len(wait) > 1 or "call" not in wait))
 
 
 def _is_step(kind: SpanKind) -> bool:

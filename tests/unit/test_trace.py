@@ -9,6 +9,7 @@ import pickle
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
@@ -26,7 +27,7 @@ from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.schema import Process
 from dlobd.timeline.builder import LaneBuilder
-from dlobd.tracing.recorder import Recorder
+from dlobd.tracing.recorder import MOST_QUEUED, Recorder
 from tests.fake_clock import FakeClock
 from tests.recorded import read_all
 from tests.waiting import until
@@ -273,6 +274,30 @@ def test_a_full_disk_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert own.cost.lost_lines == 5 * 3 + 1 + 3 + 3
     assert last == f"dlobd: {own.cost.lost_lines} lines of spans of process {os.getpid()} are lost in all"
     assert own.cost.lines == 0
+
+
+def test_the_memory_of_a_recorder_does_not_grow(tmp_path: Path) -> None:
+    """A loop that only records is faster than the writing thread, so it writes by itself."""
+    own = Recorder(tmp_path, "worker")
+
+    def record(spans: int) -> int:
+        tracemalloc.reset_peak()
+        for k in range(spans):
+            with own.span(kinds.GET, bytes=k), own.span(kinds.STEP, {"call": k}):
+                pass
+        return tracemalloc.get_traced_memory()[1]
+
+    tracemalloc.start()
+    try:
+        with own.span(kinds.TRAINER):
+            first = record(MOST_QUEUED)
+            later = record(3 * MOST_QUEUED)
+    finally:
+        tracemalloc.stop()
+    own.close()
+    assert later < 1.5 * first
+    assert own.cost.lost_lines == 0
+    assert len(only(tmp_path).spans) == 1 + 2 * 4 * MOST_QUEUED
 
 
 def test_values_without_a_json_type_are_written_as_text(tmp_path: Path) -> None:
