@@ -1,3 +1,4 @@
+import gzip
 import json
 import shutil
 import subprocess
@@ -6,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.bundle import redaction, store
+from dlobd.bundle import files, reading, redaction, store
 from dlobd.errors import BundleError, UsageError
+from tests.captured import copy_of, recomputed
+from tests.recorded import read_all
 from tests.records import run_record
 
 
@@ -253,3 +256,68 @@ def test_the_output_of_a_script_is_that_of_its_driver(mode: str, expected: str, 
     for name in ("driver.stdout", *(f"containers/{name}/stdout" for name in names)):
         bundle.add_bytes(b"x", f"logs/{name}")
     assert str(bundle.output(mode)).endswith(expected)
+
+
+def span_files(bundle: store.Bundle) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in sorted(bundle.spans.rglob("*")) if path.is_file()}
+
+
+def test_compressed_spans_give_the_same_record(tmp_path: Path) -> None:
+    bundle = store.Bundle(copy_of("quick-run", tmp_path))
+    before, plain = recomputed(bundle), span_files(bundle)
+    bundle.compress_spans()
+    noted = json.loads((bundle.path / files.COLLECTED).read_text())
+    bundle.note_collected(noted["missing"], noted["metrics"])
+    assert recomputed(bundle) == before
+    assert before["overhead"]["span_bytes"] == sum(map(len, plain.values()))
+    packed = span_files(bundle)
+    assert {path: gzip.decompress(data) for path, data in packed.items()} == {
+        path.with_name(f"{path.name}.gz"): data for path, data in plain.items()
+    }
+    bundle.compress_spans()
+    assert span_files(bundle) == packed
+
+
+def test_spans_stay_as_they_are_on_a_full_disk(tmp_path: Path) -> None:
+    bundle = store.Bundle(copy_of("quick-run", tmp_path))
+    plain = span_files(bundle)
+    for path in plain:
+        path.with_name(f".{path.name}.part").symlink_to("/dev/full")
+    bundle.compress_spans()
+    assert span_files(bundle) == plain
+
+
+def test_a_kill_during_compression_duplicates_no_process(tmp_path: Path) -> None:
+    bundle = store.Bundle(copy_of("quick-run", tmp_path))
+    plain = span_files(bundle)
+    processes = len(read_all(bundle.spans))
+    bundle.compress_spans()
+    for path, data in plain.items():
+        path.write_bytes(data)
+    assert len(read_all(bundle.spans)) == processes
+
+
+def test_a_damaged_compressed_file_ends_where_it_is_damaged(tmp_path: Path) -> None:
+    lines = [b'{"k":"%d"}' % number for number in range(200_000)]
+    path = tmp_path / "spans-1-2.jsonl.gz"
+    packed = gzip.compress(b"\n".join(lines) + b"\n")
+    for size in range(0, len(packed), len(packed) // 50):
+        path.write_bytes(packed[:size])
+        found = [line for block in reading.blocks(path) for line in block]
+        whole = found[:-1]  # the last line may be cut
+        assert whole == lines[: len(whole)]
+        assert len(whole) >= len(lines) * (size / len(packed) - 0.1)
+        path.write_bytes(packed[:size] + b"\0" * 100)
+        damaged = [line for block in reading.blocks(path) for line in block]
+        assert damaged[: len(whole)] == whole
+    path.write_bytes(packed + b"more")
+    assert [line for block in reading.blocks(path) for line in block] == lines
+
+
+def test_a_compressed_file_is_read_in_blocks(tmp_path: Path) -> None:
+    """A kilobyte may have a megabyte of lines: the reader never has all of them."""
+    path = tmp_path / "spans-1-2.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"k":"x"}\n' * (3 * reading.BLOCK_BYTES // 10)))
+    sizes = [sum(map(len, block)) + len(block) for block in reading.blocks(path)]
+    assert max(sizes) <= reading.BLOCK_BYTES + 100
+    assert sum(sizes) == 3 * reading.BLOCK_BYTES // 10 * 10
