@@ -59,11 +59,13 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class LostNode:
-    """A node without heartbeats, which the ResourceManager marked lost."""
+    """A node without heartbeats, which the ResourceManager marked lost, or an unhealthy node, such as of a full disk.
+    YARN kills the containers of both."""
 
     at_ns: int
     node: str  # host:port of its NodeManager
-    patience: str  # timeout, as the ResourceManager logs it: 30 secs
+    patience: str = ""  # timeout, as the ResourceManager logs it: 30 secs
+    unhealthy: str = ""  # the NodeManager's reason
 
 
 @dataclass(slots=True)
@@ -102,6 +104,8 @@ def joined(lives: Sequence[YarnLife]) -> YarnLife:
 _APP_STATE = re.compile(r"State change from (\w+) to (\w+) on event")
 _RM_CONTAINER = re.compile(r"Container Transitioned from (\w+) to (\w+)")
 _EXPIRED = re.compile(r"Expired:(\S+:\d+) Timed out after (\d+ secs)")
+_UNHEALTHY = re.compile(r"Node (\S+:\d+) reported UNHEALTHY with details: (.+)")
+_LIMIT = re.compile(r"\bis (?:running .*memory|logging .*) limit")
 _NM_CONTAINER = re.compile(r"transitioned from (\w+) to (\w+)")
 
 
@@ -119,6 +123,8 @@ def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], ap
     for line in resourcemanager:
         if expired := _EXPIRED.search(line.message):
             result.lost_nodes.append(LostNode(line.at_ns, expired[1], expired[2]))
+        elif unhealthy := _UNHEALTHY.search(line.message):
+            result.lost_nodes.append(LostNode(line.at_ns, unhealthy[1], unhealthy=unhealthy[2].strip()))
         if not ours.search(line.message):
             continue
         if line.logger.endswith("RMAppImpl") and (state := _APP_STATE.search(line.message)):
@@ -142,7 +148,7 @@ def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], ap
         elif line.logger.endswith("ContainerImpl") and (state := _NM_CONTAINER.search(line.message)):
             name = "EXITED" if state[2].startswith("EXITED") else state[2]
         else:
-            if "is running" in line.message and "memory limit" in line.message:
+            if _LIMIT.search(line.message):
                 result.diagnostics.append(line.message)
             continue
         if marks := container_of(line.message):

@@ -17,8 +17,9 @@ DEADLINE_S = 120.0
 _LOG = re.compile(rb"^LogType:(\S+)\n(?:.*\n)*?LogLength:(\d+)\n(?:.*\n)*?LogContents:\n", re.MULTILINE)
 
 
-def read(conf_dir: Path, java: Path, application_id: str, owner: str) -> dict[str, dict[str, bytes]]:
-    """Return the log files by container ID and name; empty if YARN has none, or they cannot be read.
+def read(conf_dir: Path, java: Path, application_id: str, owner: str) -> Iterator[tuple[str, str, bytes]]:
+    """Yield container ID, name and content of each log file, one container after the other; nothing if YARN has none,
+    or they cannot be read.
 
     Args:
         conf_dir: HADOOP_CONF_DIR, which names the directory in HDFS.
@@ -29,10 +30,11 @@ def read(conf_dir: Path, java: Path, application_id: str, owner: str) -> dict[st
     folder = Path(tempfile.mkdtemp(prefix="dlobd-logs-"))
     try:
         _dump(conf_dir, java, application_id, owner, folder)
-        files = [path for path in sorted(folder.rglob("container_*")) if path.is_file()]
-        return {path.name: dict(split(path.read_bytes())) for path in files}
+        for path in sorted(folder.rglob("container_*")):
+            if path.is_file():
+                yield from ((path.name, *log) for log in split(path.read_bytes()))
     except (OSError, Py4JError):
-        return {}
+        return
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

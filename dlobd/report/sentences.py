@@ -136,7 +136,8 @@ def recording(overhead: RecordingCost | None) -> str:
         return "recording: its cost is unknown"
     if overhead.recording == "off":
         return "recording: off"
-    lost = f", {overhead.lost_lines:,} lines lost" if overhead.lost_lines else ""
+    lost = f", {overhead.left_out:,} left out" if overhead.left_out else ""
+    lost += f", {overhead.lost_lines:,} lines lost" if overhead.lost_lines else ""
     if overhead.span_cost_ns is None or overhead.chain_ns is None:
         return f"recording: {overhead.spans:,} spans{lost}; their cost is unknown"
     parts = [f"{_cost(overhead.chain_ns, overhead.chain_share)} of the wall time"]

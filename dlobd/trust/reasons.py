@@ -23,6 +23,14 @@ _CONTAINER_EXIT = re.compile(r"Exit code from container (\S+) is : (\d+)")
 _REFUSED = re.compile(r"InvalidResourceRequestException: (?:Invalid resource request! )?(.*?)[, ]*$", re.MULTILINE)
 _MEMORY_LIMIT = re.compile(r"containerID=(container_\w+)\] is running (.* memory limit\. Current usage: [^;]+ used)")
 
+_LOG_LIMIT = re.compile(
+    r"containerID=(container_\w+)\] is logging beyond the container (single log directory|total log)"
+)
+_LOG_LIMITS = {
+    "single log directory": "yarn.nodemanager.container-log-monitor.dir-size-limit-bytes",
+    "total log": "yarn.nodemanager.container-log-monitor.total-size-limit-bytes",
+}
+
 _TIMESTAMP = re.compile(r"^(\d{6,} \S+|\d\d/\d\d/\d\d \S+) (?=[A-Z]+ )")
 """The timestamp of a log4j line, in dlobd's pattern or in Spark's."""
 _NOT_AN_ERROR = re.compile(
@@ -59,7 +67,7 @@ def failure(evidence: Evidence) -> str:
     """
     reason = (
         _submitter_killed(evidence)
-        or next(_memory_limits(evidence), None)
+        or next(_limits(evidence), None)
         or _refused(evidence)
         or _master_in_container(evidence)
         or without_spark(evidence)
@@ -182,9 +190,14 @@ def _master_in_container(evidence: Evidence) -> str | None:
     return f"the script set its master to {master}: in cluster mode Spark fails such a job; omit the master"
 
 
-def _memory_limits(evidence: Evidence) -> Iterator[str]:
-    """Yield a reason for each container that a NodeManager killed because it exceeded its memory limit."""
-    for line in evidence.yarn.diagnostics:
+def _limits(evidence: Evidence) -> Iterator[str]:
+    """Yield a reason for each container that a NodeManager killed because it exceeded a limit of memory or logs."""
+    for line in (*evidence.yarn.diagnostics, *evidence.driver.log.errors):
+        if match := _LOG_LIMIT.search(line):
+            yield (
+                f"{_name(evidence, match[1])} was killed by YARN: its logs, with dlobd's span files, exceed "
+                f"{_LOG_LIMITS[match[2]]}; raise it, or record_every_steps"
+            )
         if match := _MEMORY_LIMIT.search(line):
             yield (
                 f"{_name(evidence, match[1])} was killed by YARN: it was running {match[2]}; "
@@ -247,6 +260,10 @@ def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
             c for c, marks in evidence.yarn.containers.items() if marks.source.get("RUNNING", "").startswith(own)
         ]
         with_ = f", with {', '.join(_name(evidence, c) for c in sorted(containers))}" if containers else ""
+        if lost.unhealthy:
+            if containers:
+                yield lost.at_ns, f"YARN marked {name} unhealthy and killed its containers{with_}: {lost.unhealthy}"
+            continue
         state = "stopped responding" if daemon is None or daemon["alive"] else "died"
         cause = f"YARN got no heartbeat from its node {lost.node} for {lost.patience} and marked it lost{with_}"
         yield lines[-1].at_ns if lines else lost.at_ns, f"{name} {state}: {cause}"

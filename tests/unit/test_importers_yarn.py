@@ -105,15 +105,16 @@ def test_running_at_the_nodemanager_is_when_the_process_started() -> None:
 
 def test_warnings_about_the_application_are_its_diagnostics() -> None:
     name = "container_1795230150220_0001_01_000002"
-    said = f"Container [pid=1,containerID={name}] is running 1B beyond the 'PHYSICAL' memory limit."
+    memory = f"Container [pid=1,containerID={name}] is running 1B beyond the 'PHYSICAL' memory limit."
+    logs = f"Container [pid=1,containerID={name}] is logging beyond the container single log directory limit."
     life = yarn.life(
         parsed(
             line(1_000_000, "rmapp.RMAppImpl", f"{APP} failed 1 times", "WARN"), line(1_000_000, "x.Y", "z", "ERROR")
         ),
-        parsed(line(2_000_000, "monitor.ContainersMonitorImpl", said, "WARN")),
+        parsed(*(line(2_000_000, "monitor.ContainersMonitorImpl", said, "WARN") for said in (memory, logs))),
         APP,
     )
-    assert life.diagnostics == [f"{APP} failed 1 times", said]
+    assert life.diagnostics == [f"{APP} failed 1 times", memory, logs]
 
 
 def test_a_reservation_is_a_container_only_once_it_is_allocated() -> None:

@@ -33,11 +33,11 @@ def change(run: Path, **window: Any) -> dict[str, Any]:
     return dict(changed)
 
 
-def log(run: Path, name: str, message: str, before_exit_ns: int = 10**9) -> None:
+def log(run: Path, name: str, message: str, before_exit_ns: int = 10**9, level: str = "WARN") -> None:
     """Add a line to a log, at this time before the end of the window."""
     at_ns = change(run)["exit_ns"] - before_exit_ns
     with (run / "logs" / name).open("a") as file:
-        file.write(f"{at_ns} 2026-11-21T10:00:00.000 WARN x.Y: {message}\n")
+        file.write(f"{at_ns} 2026-11-21T10:00:00.000 {level} x.Y: {message}\n")
 
 
 def daemons(run: Path, *dead: str) -> None:
@@ -70,6 +70,41 @@ def test_a_lost_node_is_the_cause_with_its_executors(run: Path, dead: bool, how:
     )
     assert "executor 2" in cause
     assert (f"{node} died during the run" in trouble(Evidence(run))) == dead
+
+
+def test_an_unhealthy_node_is_the_cause_with_its_executors(run: Path) -> None:
+    """YARN kills the containers of a node whose log disk is full; a rank then reports that another rank is gone."""
+    started = re.compile(r"Start request for container\S+_000003")
+    (node,) = (p.stem for p in run.rglob("nodemanager-?.log") if started.search(p.read_text()))
+    addresses = {"nodemanager-0": "localhost:20008", "nodemanager-1": "localhost:20011"}
+    daemons(run)
+    why = "1/1 log-dirs usable space is below configured utilization percentage/no more usable space [ /logs : used "
+    why += "space above threshold of 90.0% ]"
+    (run / "logs" / "driver.stdout").write_text("dlobd: job failed: rank 0 (chief): ExchangeFailed: rank 1 is gone\n")
+    message = "Node {} reported UNHEALTHY with details: {} "
+    log(run, "daemons/resourcemanager.log", message.format("localhost:9", "another node"))
+    assert reasons.failure(Evidence(run)) == "rank 0 (chief): ExchangeFailed: rank 1 is gone"
+    log(run, "daemons/resourcemanager.log", message.format(addresses[node], why))
+    cause = reasons.failure(Evidence(run))
+    assert cause.startswith(f"YARN marked {node} unhealthy and killed its containers, with ")
+    assert "executor 2" in cause
+    assert "1/1 log-dirs usable space is below configured utilization" in cause
+
+
+@pytest.mark.parametrize("source", ["daemons/nodemanager-1.log", "driver.stderr"])
+@pytest.mark.parametrize(
+    ("limit", "setting"), [("single log directory", "dir-size-limit-bytes"), ("total log", "total-size-limit-bytes")]
+)
+def test_logs_beyond_a_limit_of_yarn_are_the_cause(run: Path, source: str, limit: str, setting: str) -> None:
+    container = AM.replace("_000001", "_000003")
+    (run / "logs" / "driver.stdout").write_text("dlobd: job failed: rank 0 (chief): ExchangeFailed: rank 1 is gone\n")
+    level, before = ("ERROR", "Lost executor 2 on localhost: ") if source == "driver.stderr" else ("WARN", "")
+    text = f"{before}Container [pid=7,containerID={container}] is logging beyond the container {limit} limit."
+    log(run, source, text, level=level)
+    assert reasons.failure(Evidence(run)) == (
+        f"executor 2 ({container}) was killed by YARN: its logs, with dlobd's span files, exceed "
+        f"yarn.nodemanager.container-log-monitor.{setting}; raise it, or record_every_steps"
+    )
 
 
 def test_a_node_that_was_shut_down_is_named_from_the_driver_log(run: Path) -> None:

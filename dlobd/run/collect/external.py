@@ -123,11 +123,11 @@ def _addresses(web: HadoopWeb) -> dict[str, str]:
 
 def _aggregated(web: HadoopWeb, java: Path, application_id: str, record: JsonObject, bundle: Bundle) -> bool:
     """Copy the aggregated logs of all containers; return False if there are none."""
-    logs = aggregated_logs.read(web.conf.directory, java, application_id, record.get("user", web.user))
-    for container, contents in logs.items():
-        for name, data in contents.items():
-            _add(bundle, container, name, data)
-    return bool(logs)
+    found = False
+    for log in aggregated_logs.read(web.conf.directory, java, application_id, record.get("user", web.user)):
+        _add(bundle, *log)
+        found = True
+    return found
 
 
 def _executor_logs(

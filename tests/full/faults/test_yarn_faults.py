@@ -99,6 +99,24 @@ def test_a_nodemanager_that_dies(alone: Any) -> None:
         assert alone("cluster", "down").code == 0
 
 
+def test_logs_beyond_a_limit_of_yarn(alone: Any) -> None:
+    """Span files count as logs of their container: the line names YARN's limit, and not the rank that lost its peer."""
+    monitor = "yarn.nodemanager.container-log-monitor"
+    limits = (f"{monitor}.enable=true", f"{monitor}.interval-ms=1000", f"{monitor}.dir-size-limit-bytes=600000")
+    assert alone("cluster", "up", *(word for limit in limits for word in ("--conf", limit))).code == 0
+    try:
+        ended = alone.run(LONG, "exchange=ring", "input=read", "batch_size=20", within_s=END_S)
+        assert ended.code == 5
+        assert re.fullmatch(
+            r"dlobd: run failed: executor [12] \(container_\w+\) was killed by YARN: its logs, with dlobd's span "
+            rf"files, exceed {re.escape(monitor)}\.dir-size-limit-bytes; raise it, or record_every_steps",
+            ended.line,
+        ), ended.line
+        kept(ended.bundle, "failed")
+    finally:
+        assert alone("cluster", "down").code == 0
+
+
 def test_a_resourcemanager_that_dies_and_comes_back(dlobd: Any, shared_cluster: EmbeddedCluster) -> None:
     """The job goes on without it and is taken over by the next one: the run is good, its parts still sum, what both
     logged is one story, and a warning says what happened."""
