@@ -104,7 +104,7 @@ def joined(lives: Sequence[YarnLife]) -> YarnLife:
 _APP_STATE = re.compile(r"State change from (\w+) to (\w+) on event")
 _RM_CONTAINER = re.compile(r"Container Transitioned from (\w+) to (\w+)")
 _EXPIRED = re.compile(r"Expired:(\S+:\d+) Timed out after (\d+ secs)")
-_UNHEALTHY = re.compile(r"Node (\S+:\d+) reported UNHEALTHY with details: (.+)")
+_UNHEALTHY = re.compile(r"Node (\S+:\d+) reported UNHEALTHY with details: (?:.* \[ )?(.+?)(?: \])? *$")
 _LIMIT = re.compile(r"\bis (?:running .*memory|logging .*) limit")
 _NM_CONTAINER = re.compile(r"transitioned from (\w+) to (\w+)")
 
@@ -124,7 +124,7 @@ def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], ap
         if expired := _EXPIRED.search(line.message):
             result.lost_nodes.append(LostNode(line.at_ns, expired[1], expired[2]))
         elif unhealthy := _UNHEALTHY.search(line.message):
-            result.lost_nodes.append(LostNode(line.at_ns, unhealthy[1], unhealthy=unhealthy[2].strip()))
+            result.lost_nodes.append(LostNode(line.at_ns, unhealthy[1], unhealthy=unhealthy[2]))
         if not ours.search(line.message):
             continue
         if line.logger.endswith("RMAppImpl") and (state := _APP_STATE.search(line.message)):

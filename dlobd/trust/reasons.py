@@ -259,11 +259,12 @@ def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
         containers = [
             c for c, marks in evidence.yarn.containers.items() if marks.source.get("RUNNING", "").startswith(own)
         ]
-        with_ = f", with {', '.join(_name(evidence, c) for c in sorted(containers))}" if containers else ""
+        names = ", ".join(_name(evidence, container) for container in sorted(containers))
         if lost.unhealthy:
             if containers:
-                yield lost.at_ns, f"YARN marked {name} unhealthy and killed its containers{with_}: {lost.unhealthy}"
+                yield lost.at_ns, f"YARN marked {name} unhealthy ({lost.unhealthy}) and killed its containers: {names}"
             continue
+        with_ = f", with {names}" if containers else ""
         state = "stopped responding" if daemon is None or daemon["alive"] else "died"
         cause = f"YARN got no heartbeat from its node {lost.node} for {lost.patience} and marked it lost{with_}"
         yield lines[-1].at_ns if lines else lost.at_ns, f"{name} {state}: {cause}"
