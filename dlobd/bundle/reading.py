@@ -15,6 +15,7 @@ import types
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, TypeVar, get_args
 
