@@ -141,9 +141,8 @@ def parse_json(text: str | bytes, shape: type[T], infinite: bool = False) -> T |
     Args:
         infinite: True allows infinite floats: the loss of a diverging training is not damaged evidence.
     """
-    floats: dict[str, Any] = {} if infinite else {"parse_float": _finite, "parse_constant": _finite}
     try:
-        value = json.loads(text, parse_int=_int64, **floats)
+        value = (_WITH_INFINITY if infinite else _FINITE).decode(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError) as error:
         return Damaged(f"not JSON ({str(error)[:80]})")
     problem = mismatch(value, shape)
@@ -162,6 +161,10 @@ def _finite(digits: str) -> float:
     if math.isinf(number):
         raise ValueError(f"{digits} is infinite")
     return number
+
+
+_WITH_INFINITY = json.JSONDecoder(parse_int=_int64)
+_FINITE = json.JSONDecoder(parse_int=_int64, parse_float=_finite, parse_constant=_finite)
 
 
 def text(path: Path) -> str:

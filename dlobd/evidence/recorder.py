@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-
-import msgspec
-from msgspec import UNSET
+from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.bundle import files, reading
@@ -17,7 +14,7 @@ from dlobd.bundle.reading import Members
 from dlobd.errors import SetupError
 from dlobd.evidence.recorded_spans import RecordedSpan as RecordedSpan
 from dlobd.evidence.recorded_spans import RecordedSpans
-from dlobd.evidence.span_lines import BEGIN, MAX_NS, SpanLine, SpanLines, WaitLine
+from dlobd.evidence.span_lines import ENDED, MARKS, BeginLine, Int, SpanLine, SpanLines, decoded_line, joined
 from dlobd.memory import available_memory_bytes
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.schema import ClockAnchor, Process
@@ -154,13 +151,11 @@ class _File:
         """Add the next lines."""
         spans: list[int] = []
         for place, line in enumerate(lines):
-            if self._process and line.startswith(BEGIN):
+            if self._process and line.startswith(ENDED):
                 spans.append(place)
             else:
                 self._other(line, self._lines + place)
-        refused = self._spans.decode([lines[place] for place in spans], [self._lines + place for place in spans])
-        for place in (spans[one] for one in refused):
-            self._other(lines[place], self._lines + place)
+        self._bad += self._spans.decode([lines[place] for place in spans], [self._lines + place for place in spans])
         self._lines += len(lines)
         self._bytes += sum(map(len, lines)) + len(lines)
 
@@ -184,7 +179,11 @@ class _File:
         return process
 
     def _other(self, text: bytes, number: int) -> None:
-        line = reading.parse_json(text.decode(errors="replace"), JsonMap)
+        if self._process and text.startswith(MARKS):
+            if not self._mark(text, number):
+                self._bad.append(number)
+            return
+        line = reading.parse_json(text.decode(errors="replace"), JsonMap, infinite=True)
         if isinstance(line, reading.Damaged) or not isinstance(line.get("k"), str):
             valid = False
         elif line["k"] == "process":
@@ -196,9 +195,32 @@ class _File:
                     self._first = number
                 self._process.process, self._process.parent = who, self._process.parent or line.get("parent")
         else:
-            valid = self._process is None or self._add(self._process, line, number)
+            process, is_span = self._process, line["k"] in ("s", "b", "e")
+            valid = not process or (self._mark(text, number) if is_span else self._add(process, line, number))
         if self._process and not valid:
             self._bad.append(number)
+
+    def _mark(self, text: bytes, number: int) -> bool:
+        """Add a begin or an end of a span, or a whole span; return False for a damaged line."""
+        line = decoded_line(text)
+        if line is None:
+            return False
+        last_ns = line.t
+        if isinstance(line, SpanLine):
+            self._spans.add([line], [number])
+        elif isinstance(line, BeginLine):
+            if line.i in self._begun:
+                return False
+            span = SpanLine(line.i, line.p, line.l, line.n, line.t, 0, line.w, line.a, line.th)
+            self._begun[span.i], self._open[span.i] = (number, span), span
+        elif ended := self._open.get(line.i):
+            if line.t < ended.t:
+                return False
+            del self._open[line.i]
+            ended.d, ended.a = line.t - ended.t, joined(ended.a, line.a)
+        assert self._process is not None
+        self._process.last_ns = max(self._process.last_ns, last_ns)
+        return True
 
     def _add(self, process: RecordedProcess, line: JsonMap, number: int) -> bool:
         """Add a line to its process; return False for a damaged line. Ignores kinds of lines of later versions."""
@@ -213,31 +235,6 @@ class _File:
             anchor = line["monotonic_ns"], line["wall_ns"], line["error_ns"]
             process.anchors.append(ClockAnchor(process.domain, *anchor))
             last_ns = line["monotonic_ns"]
-        elif kind in ("s", "b"):
-            last_ns = line["t"] + line.get("d", 0)
-            wait = line.get("w", {})
-            call = wait.get("call", 0)
-            if not -MAX_NS <= line["t"] <= last_ns < MAX_NS or wait.keys() - _WAIT.keys() or call < 0:
-                return False
-            names = line["i"], line["p"], line["l"], line["n"]
-            more = WaitLine(**wait) if wait else UNSET, _raw(line.get("a", {})), line.get("th", "")
-            span = SpanLine(*names, line["t"], last_ns - line["t"], *more)
-            if kind == "s":
-                self._spans.add([span], [number])
-            elif span.i in self._begun:
-                return False
-            else:
-                self._begun[span.i] = number, span
-                self._open[span.i] = span
-        elif kind == "e":
-            last_ns = line["t"]
-            ended = self._open.get(line["i"])
-            if ended and last_ns < ended.t:
-                return False
-            if ended:
-                del self._open[line["i"]]
-                ended.d = last_ns - ended.t
-                ended.a = _raw({**json.loads(bytes(ended.a)), **line.get("a", {})})
         elif kind == "x":
             pair = Exchange(**{field.name: line[field.name] for field in fields(Exchange)})
             last_ns = pair.received_a_ns
@@ -270,10 +267,6 @@ class _File:
             self._cost_line = number
         process.last_ns = max(process.last_ns, last_ns)
         return True
-
-
-def _raw(attrs: JsonMap) -> msgspec.Raw:
-    return msgspec.Raw(json.dumps(attrs).encode())
 
 
 def read_files(directory: Path) -> dict[Path, RecordedProcess | None]:
@@ -314,16 +307,14 @@ def lost_lines(bundle: Path, processes: Iterable[RecordedProcess]) -> dict[tuple
     return counts
 
 
-def _ints(names: str) -> dict[str, type]:
-    return dict.fromkeys(names.split(), int)
+def _ints(names: str) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), Int)
 
 
 _PROCESS = Members(
     {"host": str, "role": str, "start_ns": int | None, "domain": str, "forked": bool, **_ints("index pid opened_ns")},
     {"schema": int, "parent": int | None},
 )
-_WAIT: dict[str, object] = {"waits_for": list[str], "cause": str, "rendezvous": str, "call": int}
-_WAIT |= {"released_ns": int | None, "cause_period_ns": int}
 _ATTRS = Members(
     optional={
         **dict.fromkeys(["address", "by", "cause", "how", "master", "package", "path", "purpose", "role"], str),
@@ -339,15 +330,10 @@ _ATTRS = Members(
         "transfers": list[tuple[int | str, int | str, int, int]],
     }
 )
-_BEGIN = {"i": int, "p": int, "l": str, "n": str, "t": int}
-_MORE = {"th": str, "w": Members(optional=_WAIT), "a": _ATTRS}
 _PAIR = tuple[int, int] | None
 
 LINES: dict[str, Members] = {
     "anchor": Members(_ints("monotonic_ns wall_ns error_ns")),
-    "b": Members(_BEGIN, _MORE),
-    "s": Members({**_BEGIN, "d": int}, _MORE),
-    "e": Members({"i": int, "t": int}, {"a": _ATTRS}),
     "x": Members({"domain_b": str, **{field.name: int for field in fields(Exchange)}}),
     "i": Members({"n": str, "t": int}, {"a": _ATTRS}),
     "u": Members(
@@ -357,4 +343,4 @@ LINES: dict[str, Members] = {
     "sum": Members({"l": str, "n": str, **{field.name: int for field in fields(Sum)}}),
     "cost": Members({field.name: int for field in fields(Cost)}),
 }
-"""Kind of a line -> the JSON shape of its members."""
+"""Kind of a line -> the JSON shape of its members; `span_lines` has the lines of spans."""

@@ -1,6 +1,6 @@
 """Decodes the span lines of a file into columns. Lines of ended spans are by far the most: msgspec checks their types.
 
-Each line that it refuses is checked again by `dlobd.bundle.reading`, as all other lines are.
+`dlobd.bundle.reading` checks all other lines.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from dlobd.layers import LAYERS
 MAX_NS = 2**60
 """Largest valid time, 36 years: a monotonic clock counts from the boot of its machine."""
 
-BEGIN = b'{"k":"s",'
-"""Begin of a line of an ended span."""
+ENDED, MARKS = b'{"k":"s",', (b'{"k":"b",', b'{"k":"e",')
+"""First bytes of lines of ended spans, and of begins and ends."""
 
-_Int = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Int = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class WaitLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     """Member `w` of a span line: fields of `Details`, and of a collective."""
 
     waits_for: list[str] | UnsetType = UNSET
-    released_ns: _Int | UnsetType | None = UNSET
+    released_ns: Int | UnsetType | None = UNSET
     cause: str | UnsetType = UNSET
-    cause_period_ns: _Int | UnsetType = UNSET
+    cause_period_ns: Int | UnsetType = UNSET
     rendezvous: str = ""
     call: Annotated[int, Meta(ge=0, le=2**63 - 1)] = NONE
 
@@ -42,8 +42,8 @@ class WaitLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 class SpanLine(msgspec.Struct, gc=False, tag_field="k", tag="s"):
     """Line of an ended span: ID, parent, layer, name, start, duration, wait, attributes and thread."""
 
-    i: _Int
-    p: _Int
+    i: Int
+    p: Int
     l: str  # noqa: E741
     n: str
     t: Annotated[int, Meta(ge=-MAX_NS, le=MAX_NS)]
@@ -53,7 +53,43 @@ class SpanLine(msgspec.Struct, gc=False, tag_field="k", tag="s"):
     th: str = ""
 
 
-_DECODER = msgspec.json.Decoder(SpanLine)
+class BeginLine(msgspec.Struct, gc=False, tag_field="k", tag="b"):
+    """Line of the begin of a span; see `SpanLine`."""
+
+    i: Int
+    p: Int
+    l: str  # noqa: E741
+    n: str
+    t: Annotated[int, Meta(ge=-MAX_NS, le=MAX_NS)]
+    w: WaitLine | UnsetType = UNSET
+    a: Raw = Raw(b"{}")
+    th: str = ""
+
+
+class EndLine(msgspec.Struct, gc=False, tag_field="k", tag="e"):
+    """Line of the end of a span: ID, time, and further attributes."""
+
+    i: Int
+    t: Annotated[int, Meta(ge=-MAX_NS, le=MAX_NS)]
+    a: Raw = Raw(b"{}")
+
+
+_SPAN, _ANY = msgspec.json.Decoder(SpanLine), msgspec.json.Decoder(SpanLine | BeginLine | EndLine)
+
+
+def decoded_line(text: bytes) -> SpanLine | BeginLine | EndLine | None:
+    """Return a line of a span; None if it is damaged."""
+    try:
+        line: SpanLine | BeginLine | EndLine = _ANY.decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return line
+
+
+def joined(some: Raw, more: Raw) -> Raw:
+    """Return the attributes of the begin and the end of a span; those of the end have precedence."""
+    parts = [members for raw in (some, more) if (members := bytes(raw)[1:-1].strip())]
+    return Raw(b"{" + b",".join(parts) + b"}")
 
 
 @dataclass
@@ -69,20 +105,15 @@ class SpanLines:
     last_ns: int = 0  # end of the last span
 
     def decode(self, lines: Sequence[bytes], numbers: Sequence[int]) -> list[int]:
-        """Add lines of ended spans, with their numbers in the file; return the places of lines that are refused."""
-        refused: list[int] = []
+        """Add lines of ended spans, with their numbers in the file; return the numbers of damaged lines."""
         try:
-            found = _DECODER.decode_lines(b"\n".join(lines))
+            self.add(_SPAN.decode_lines(b"\n".join(lines)), numbers)
         except (ValueError, RecursionError):  # one of them
-            found = []
-            for place, line in enumerate(lines):
-                try:
-                    found.append(_DECODER.decode(line))
-                except (ValueError, RecursionError):
-                    refused.append(place)
-            numbers = np.delete(numbers, refused).tolist()
-        self.add(found, numbers)
-        return refused
+            found = {number: decoded_line(text) for text, number in zip(lines, numbers, strict=True)}
+            valid = {number: line for number, line in found.items() if isinstance(line, SpanLine)}
+            self.add([*valid.values()], [*valid])
+            return [number for number in found if number not in valid]
+        return []
 
     def add(self, lines: Sequence[SpanLine], numbers: Sequence[int]) -> None:
         """Add spans, with the numbers of their lines."""
@@ -114,7 +145,8 @@ class SpanLines:
         integers, codes = zip(*self._blocks, strict=True)
         id_, parent, start_ns, end_ns, call, number = (np.concatenate(column) for column in zip(*integers, strict=True))
         kind, thread, wait, attrs = (np.concatenate(column) for column in zip(*codes, strict=True))
-        parsed: list[Any] = [reading.parse_json(raw, self.attributes) for raw in self._attrs]
+        decoder = msgspec.json.Decoder(self.attributes)
+        parsed = [self._parsed(decoder, raw) for raw in self._attrs]
         valid = _flags([layer in LAYERS for layer, _ in self._kinds])[kind] & (end_ns < MAX_NS)
         valid &= ~_flags([isinstance(one, Damaged) for one in parsed])[attrs]
         order = np.lexsort((number, id_))
@@ -139,6 +171,12 @@ class SpanLines:
             attributes=[{} if isinstance(one, Damaged) else one for one in parsed],
         )
         return found.where(rows), number[~valid].tolist()
+
+    def _parsed(self, decoder: msgspec.json.Decoder[Any], raw: bytes) -> Any:
+        try:
+            return decoder.decode(raw)
+        except (ValueError, RecursionError):  # damaged, or the infinite loss of a training that diverges
+            return reading.parse_json(raw, self.attributes, infinite=True)
 
 
 def _key(wait: WaitLine) -> tuple[Any, ...]:
