@@ -145,8 +145,7 @@ class SpanLines:
         integers, codes = zip(*self._blocks, strict=True)
         id_, parent, start_ns, end_ns, call, number = (np.concatenate(column) for column in zip(*integers, strict=True))
         kind, thread, wait, attrs = (np.concatenate(column) for column in zip(*codes, strict=True))
-        decoder = msgspec.json.Decoder(self.attributes)
-        parsed = [self._parsed(decoder, raw) for raw in self._attrs]
+        parsed = [self._parsed(raw) for raw in self._attrs]
         valid = _flags([layer in LAYERS for layer, _ in self._kinds])[kind] & (end_ns < MAX_NS)
         valid &= ~_flags([isinstance(one, Damaged) for one in parsed])[attrs]
         order = np.lexsort((number, id_))
@@ -172,11 +171,13 @@ class SpanLines:
         )
         return found.where(rows), number[~valid].tolist()
 
-    def _parsed(self, decoder: msgspec.json.Decoder[Any], raw: bytes) -> Any:
+    def _parsed(self, raw: bytes) -> Any:
         try:
-            return decoder.decode(raw)
+            value = msgspec.json.decode(raw)
+            msgspec.convert(value, self.attributes)
         except (ValueError, RecursionError):  # damaged, or the infinite loss of a training that diverges
             return reading.parse_json(raw, self.attributes, infinite=True)
+        return value
 
 
 def _key(wait: WaitLine) -> tuple[Any, ...]:
