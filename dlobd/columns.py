@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ Flags = NDArray[np.bool_]
 
 NONE = -1
 """Number of a row, lane, group, name or cause that does not exist."""
+
+CHUNK = 200_000
+"""Rows of columns that are handled at a time."""
 
 MOST = 2**61
 """Largest absolute value in a column: sums and differences of two values fit. Larger times of damaged evidence are
@@ -97,6 +100,13 @@ def distinct(*columns: Ints) -> Ints:
     """Return the different values of columns, sorted. `np.unique` hashes: it needs ten times as long for timestamps."""
     found = np.sort(np.concatenate(columns))
     return found[starts_of_runs(found)]
+
+
+def chunks(*columns: Ints | Codes | Flags) -> Iterator[Any]:
+    """Yield equal parts of columns, so that arrays in between are small: a column, or a tuple of several."""
+    for first in range(0, len(columns[0]), CHUNK):
+        parts = tuple(column[first : first + CHUNK] for column in columns)
+        yield parts if len(parts) > 1 else parts[0]
 
 
 class Table:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dlobd.attribution.columns import Columns
 from dlobd.attribution.nesting import Lanes
-from dlobd.columns import NONE, Flags, Ints, Table, begins_of_runs, distinct, places, scaled, starts_of_runs
+from dlobd.columns import NONE, Flags, Ints, Table, begins_of_runs, chunks, distinct, places, scaled, starts_of_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +77,24 @@ class Dependencies:
         self._entered = np.full(len(columns) + 1, NONE)
         self._entered[members] = self.entered
         table, number, offset = Table(6), NONE - np.arange(len(members)), self.entered % lanes.stride
+        self._entered_at = np.append(offset, 0)
         later = np.flatnonzero(~begins_of_runs(group)) if len(group) else group
         table.add(number, self.entered, number * 0 + NONE, 0, 0, 0)
         table.add(number[later], number[later - 1], later * 0 + NONE, 0, 0, offset[later] - offset[later - 1])
         at, new = np.zeros(0, np.int64), distinct(lanes.at, self.entered)
         while len(new):
-            links = self._links(new[new % lanes.stride > 0])
-            table.add(*links)
-            at, new = distinct(at, new), distinct(links[1][links[1] >= 0])
+            links = [self._links(until) for until in chunks(new[new % lanes.stride > 0])]
+            at, new = distinct(at, new), distinct(*(source[source >= 0] for _, source, *_ in links))
             new = new[at[np.searchsorted(at[:-1], new)] != new]
+            for block in links:
+                table.add(*block)
         self.at, self.edges = at, table.columns
-        to = self.edges[0]
-        self.steps = self._between(at, np.searchsorted(at, to[to >= 0]))
+        linked = np.zeros(len(at), np.bool_)
+        linked[np.searchsorted(at, self.edges[0][self.edges[0] >= 0])] = True
+        steps = Table(4)
+        for until, before, depends in chunks(at, np.append(at[:1], at[:-1]), linked):
+            steps.add(*self._between(before, until, depends))
+        self.steps = Parts(*steps.columns)
 
     def omitted(self, until: Ints) -> Flags:
         """Return True for ends of waits that begin at the entry of the member: the collective knows of the entry."""
@@ -101,17 +107,16 @@ class Dependencies:
         collective the last member that enters before."""
         lanes, columns, row, start = self._lanes, self._columns, self._lanes.owner[piece], self._lanes.at[piece]
         lane = start // lanes.stride
-        gap, group = row == NONE, np.append(columns.group, NONE)[row]
+        gap, span = row == NONE, np.maximum(row, 0)
+        group = np.where(gap, NONE, columns.group[span])
         rank = np.searchsorted(self._times_ns, lanes.time_ns(until), "right")
         last = np.searchsorted(self._entries, group * (len(self._times_ns) + 1) + rank) - 1
         last = np.where(group == NONE, NONE, last)
-        entered = np.append(self.entered, 0)[last] % lanes.stride + lane * lanes.stride
-        released = np.append(lanes.position(columns.lane, columns.released_ns), 0)[row]
-        released = np.where(np.append(columns.is_released, False)[row], released, until)
-        turn = start + np.append(columns.period_ns, 0)[row]
-        turn = np.where(np.append(columns.waits, False)[row], released, turn)
+        entered = self._entered_at[last] + lane * lanes.stride
+        released = np.where(columns.is_released[span], lanes.position(lane, columns.released_ns[span]), until)
+        turn = np.where(columns.waits[span], released, start + columns.period_ns[span])
         turn = np.where(group == NONE, turn, entered)
-        turn = np.where(gap & (lane > 0) & (self._waiting[lane] != NONE), until, turn)
+        turn = np.where(gap, np.where((lane > 0) & (self._waiting[lane] != NONE), until, start), turn)
         return np.clip(turn, start, until), last
 
     def _links(self, until: Ints) -> list[Ints]:
@@ -122,12 +127,12 @@ class Dependencies:
         row, start, (turn, last) = lanes.owner[piece], lanes.at[piece], self._turn(piece, until)
         lane, table = start // lanes.stride, Table(6)
         member = last != NONE
-        slack_ns = turn % lanes.stride - np.append(self.entered, 0)[last] % lanes.stride
+        slack_ns = turn % lanes.stride - self._entered_at[last]
         table.add(until, NONE - last, row, until - turn, 0, slack_ns, where=member)
         gap = np.flatnonzero((row == NONE) & (turn == until))
         back = lanes.position(self._waiting[lane[gap]], lanes.time_ns(until[gap]))
         table.add(until[gap], back, row[gap], 0, 0, 0)
-        waits = np.flatnonzero(~member & np.append(columns.waits, False)[row])
+        waits = np.flatnonzero(~member & (row != NONE) & columns.waits[np.maximum(row, 0)])
         first = self._first_releasing[row[waits]]
         sizes = self._first_releasing[row[waits] + 1] - first
         waits, by = np.repeat(waits, sizes), self._releasing[places(first, sizes)]
@@ -140,16 +145,15 @@ class Dependencies:
         table.add(until[waits], lanes.position(by, busy_ns), row[waits], 0, waited_ns, free_ns)
         return table.columns
 
-    def _between(self, at: Ints, linked: Ints) -> Parts:
-        """Return the times between instants and those before, in the order of all lanes. `linked`: places of instants
-        with edges from other lanes."""
-        piece = np.searchsorted(self._lanes.at, at) - 1
-        before, row, (turn, _) = np.append(at[:1], at[:-1]), self._lanes.owner[piece], self._turn(piece, at)
-        length = np.where(at % self._lanes.stride > 0, at - before, 0)
+    def _between(self, before: Ints, until: Ints, linked: Flags) -> Parts:
+        """Return the times between positions; 0 before a lane. `linked`: flags of ends with edges from other lanes."""
+        piece = np.searchsorted(self._lanes.at, until) - 1
+        row, (turn, _) = self._lanes.owner[piece], self._turn(piece, until)
+        length = np.where(until % self._lanes.stride > 0, until - before, 0)
         first = np.clip(turn - before, 0, length)
-        waits = np.append(self._columns.waits & (self._columns.group == NONE), False)[row]
-        rest, waited = length - first, first.copy()
-        waited[linked] = 0
+        span = np.maximum(row, 0)
+        waits = (row != NONE) & self._columns.waits[span] & (self._columns.group[span] == NONE)
+        rest, waited = length - first, np.where(linked, 0, first)
         return Parts(row, np.where(waits, 0, rest), waited + np.where(waits, rest, 0), first - waited)
 
 

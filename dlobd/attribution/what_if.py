@@ -29,10 +29,7 @@ from dlobd.attribution.columns import Columns
 from dlobd.attribution.dependencies import Dependencies, Parts, Retained
 from dlobd.attribution.nesting import Lanes
 from dlobd.attribution.trace import Trace
-from dlobd.columns import MOST, NONE, Codes, Ints, distinct, starts_of_runs
-
-CHUNK = 100_000
-"""Edges that are Python objects at a time."""
+from dlobd.columns import MOST, NONE, Codes, Ints, chunks, distinct, starts_of_runs
 
 MOST_LEVELS = 64
 """Longest chain of waits that end at the same nanosecond; a longer chain counts as a cycle."""
@@ -45,7 +42,8 @@ class WhatIf:
         self.trace = trace
         self.columns = Columns(trace.spans)
         self.lanes = Lanes(self.columns, trace.start_ns, trace.end_ns)
-        if self.lanes.wall_ns:
+        self._is_empty = not (self.lanes.wall_ns and len(self.columns))
+        if not self._is_empty:
             self._build()
 
     def wall_ns(self, retained: Retained) -> int:
@@ -54,7 +52,7 @@ class WhatIf:
 
     def saved_ns(self, retained: Retained) -> int:
         """Return an upper bound of the saved wall time; at least 0."""
-        if not self.lanes.wall_ns:
+        if self._is_empty:
             return 0
         length_ns = self._lengths_ns(retained)
         changed = np.flatnonzero(length_ns != self._kept_ns)
@@ -133,9 +131,9 @@ class WhatIf:
 
 
 def _rows(*columns: Ints | Codes) -> Iterator[tuple[int, ...]]:
-    """Yield rows; at most CHUNK are Python objects at a time."""
-    for first in range(0, len(columns[0]), CHUNK):
-        yield from zip(*(column[first : first + CHUNK].tolist() for column in columns), strict=True)
+    """Yield rows as Python integers."""
+    for chunk in chunks(*columns):
+        yield from zip(*(column.tolist() for column in chunk), strict=True)
 
 
 def _by_time(time_ns: Ints, to: Ints, source: Ints) -> tuple[Ints, Codes]:
