@@ -15,13 +15,14 @@ import struct
 import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any
 
 from dlobd.faults import injection_log
 from dlobd.job.launchers.imports import on_import
+from dlobd.job.launchers.tfos_compat import Function, replace
 
 if TYPE_CHECKING:
     from dlobd.job.description import Job
@@ -43,9 +44,6 @@ ARM_S = 30.0
 LOOK_S = 0.001
 DRAINED_NS = 100_000_000
 COUNT = struct.Struct("<q")
-
-Function = Callable[..., Any]
-"""Function of the job that a delay replaces."""
 
 Armed = Callable[[], int | None]
 """Function that returns the time on CLOCK_MONOTONIC from which a delay holds up the job; None while it would not."""
@@ -108,23 +106,13 @@ def _compute(seconds: float) -> None:
         pass
 
 
-def _replaces(owner: object, name: str) -> Callable[[Function], None]:
-    """Return a decorator that replaces a function; the replacement gets the original as its first argument."""
-    original = getattr(owner, name)
-
-    def replace(function: Function) -> None:
-        setattr(owner, name, wraps(function)(lambda *args, **more: function(original, *args, **more)))
-
-    return replace
-
-
 # ---- the trainer
 
 
 def _step(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
     first, delay = _Delay(directory, plan, "tensorflow/first-step"), _Delay(directory, plan, "tensorflow/step")
 
-    @_replaces(module, "_compute_function")
+    @replace(module, "_compute_function")
     def compute_function(original: Function, tf: object, job: Job, *args: object) -> Function:
         compute = original(tf, job, *args)
         first.first, delay.first = 0, job.steps - STEP
@@ -140,7 +128,7 @@ def _step(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> 
 def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
     """Delay the parts of an exchange outside of the compiled step."""
 
-    @_replaces(module, "_compute_function")
+    @replace(module, "_compute_function")
     def compute_function(
         original: Function, tf: object, job: Job, workload: object, update: object, exchange: Any
     ) -> object:
@@ -167,7 +155,7 @@ def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]])
 
 
 def _late(owner: object, name: str, delay: _Delay, armed: Callable[[int], bool] | None) -> None:
-    @_replaces(owner, name)
+    @replace(owner, name)
     def late(original: Function, *args: object) -> object:
         delay.passing(_when(lambda: armed(delay.passed)) if armed else time.monotonic_ns)
         return original(*args)
@@ -182,7 +170,7 @@ class _Entered:
         self._count = itertools.count(1)
 
     def count(self, owner: object, name: str) -> None:
-        @_replaces(owner, name)
+        @replace(owner, name)
         def entered(original: Function, *args: object) -> object:
             os.pwrite(self._own, COUNT.pack(next(self._count)), 0)
             return original(*args)
@@ -196,12 +184,12 @@ class _Entered:
 def _inputs(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
     delay = _Delay(directory, plan, "tensorflow/decode")
 
-    @_replaces(module, "batches")
+    @replace(module, "batches")
     def batches(original: Function, tf: object, job: Job, *args: object) -> object:
         delay.first = job.steps - DECODE
         return original(tf, job, *args)
 
-    @_replaces(module, "decode_block")
+    @replace(module, "decode_block")
     def decode_block(original: Function, *args: object) -> object:
         delay.passing()
         return original(*args)
@@ -221,7 +209,7 @@ def _read_ahead(module: ModuleType, directory: Path, plan: dict[str, list[float]
     asked = itertools.count(1)
     file: list[int] = []  # descriptor of the counter's file, opened in the process that asks
 
-    @_replaces(module.ReadAhead, "next_block")
+    @replace(module.ReadAhead, "next_block")
     def next_block(original: Function, self: object) -> object:
         if not file:
             file.append(os.open(directory / "asked", os.O_WRONLY | os.O_CREAT, 0o600))
@@ -232,7 +220,7 @@ def _read_ahead(module: ModuleType, directory: Path, plan: dict[str, list[float]
 def _data_feed(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
     delay = _Delay(directory, plan, "feed/get", GET)
 
-    @_replaces(module.DataFeed, "next_batch")
+    @replace(module.DataFeed, "next_batch")
     def next_batch(original: Function, self: object, *args: object) -> object:
         # once the step loop has consumed every block that was read ahead
         delay.passing(_when(lambda: _asked(directory) >= delay.passed))
@@ -240,14 +228,14 @@ def _data_feed(module: ModuleType, directory: Path, plan: dict[str, list[float]]
 
 
 def _reservation(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    @_replaces(module.Client, "register")
+    @replace(module.Client, "register")
     def register(original: Function, self: object, *args: object) -> object:
         _Delay(directory, plan, "launcher/rendezvous").once()
         return original(self, *args)
 
 
 def _feed_task(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    @_replaces(module.FeedTask, "_timed")
+    @replace(module.FeedTask, "_timed")
     def timed(original: Function, self: object, blocks: Iterator[bytes]) -> Iterator[bytes]:
         task, put = _Delay(directory, plan, "spark/slow-task"), _Delay(directory, plan, "feed/put", PUT)
         # the inner delay is in Spark's reading, the outer delay in TensorFlowOnSpark's put
@@ -264,7 +252,7 @@ def _feed_task(module: ModuleType, directory: Path, plan: dict[str, list[float]]
 
 
 def _barrier(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    @_replaces(module, "_feed")
+    @replace(module, "_feed")
     def feed(original: Function, pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
         drained = _EmptyPipe(pipe.fileno())
         task, put = _Delay(directory, plan, "spark/slow-task"), _Delay(directory, plan, "feed/put", PUT)
@@ -313,7 +301,7 @@ class _SlowPipe:
 
 
 def _task_context(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    @_replaces(module.BarrierTaskContext, "allGather")
+    @replace(module.BarrierTaskContext, "allGather")
     def all_gather(original: Function, self: object, message: str = "") -> object:
         # until then all ranks wait for the start of the trainer
         _Delay(directory, plan, "launcher/rendezvous").once(_when((directory / "imported").exists))
@@ -321,7 +309,7 @@ def _task_context(module: ModuleType, directory: Path, plan: dict[str, list[floa
 
 
 def _framework(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    @_replaces(module, "import_tensorflow")
+    @replace(module, "import_tensorflow")
     def import_tensorflow(original: Function) -> None:
         original()
         (directory / "imported").touch()

@@ -13,9 +13,9 @@ from tests.recorded import read_all
 WORKER = """
 import sys
 from dlobd import tracing
-from dlobd.job.user import barriers, xgboost_spark
+from dlobd.job.user import python_worker, xgboost_spark
 tracing.start(sys.argv[1], "python-worker")
-barriers.install()
+python_worker.install_barriers()
 xgboost_spark.install()
 import pyspark.taskcontext
 from pyspark import BarrierTaskContext, TaskContext

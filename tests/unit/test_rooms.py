@@ -19,7 +19,6 @@ SMALL = {
     "job/launchers/tfos_daemon.py": "an entry point, as above",
     "job/launchers/tfos_stock_daemon.py": "an entry point, as above",
     "job/models/": "a file per model, with its source and settings in its docstring",
-    "job/user/barriers.py": "barriers of each framework on Spark's barrier mode, and of users' functions",
     "job/user/child/sitecustomize.py": "an entry point, which Python imports by its name",
     "job/user/daemon.py": "an entry point, as above",
     "job/user/stock_daemon.py": "an entry point, as above",

@@ -23,7 +23,7 @@ from dlobd.job.launchers.addresses import serve_clock, without_proxy
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import FeedTask, NamedSleep, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, Function, replace, timed
-from dlobd.job.user import barriers, python_worker, steps, torchrun, xgboost_spark
+from dlobd.job.user import python_worker, steps, torchrun, xgboost_spark
 from dlobd.job.user.spark_settings import leave_containers, prefer_users
 from dlobd.tracing.clock import monotonic_ns
 
@@ -59,8 +59,8 @@ def prepare_daemon(launcher: str) -> None:
     """Install the hooks in the worker daemon, and so in every Python worker that it forks, without importing a package:
     TensorFlowOnSpark configures the logging of the process that imports it."""
     marks.record_with(steps.mark)
-    for framework in (barriers, torchrun, xgboost_spark):
-        framework.install()
+    for install in (python_worker.install_barriers, torchrun.install, xgboost_spark.install):
+        install()
     tfos_compat.provide_pkg_resources()
     on_import("pyspark.daemon", None, python_worker.record_sockets)
     on_import("pyspark.worker", kinds.IMPORT_PYSPARK_WORKER, python_worker.record)

@@ -10,15 +10,18 @@ The span of a task has the sums. Instants have the sums of its slices: a timelin
 import functools
 import io
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from threading import get_ident
-from types import BuiltinFunctionType, FunctionType, GeneratorType, TracebackType
+from types import BuiltinFunctionType, FunctionType, GeneratorType, ModuleType, TracebackType
 from typing import Any
+from zlib import crc32
 
 from dlobd import spans as kinds
 from dlobd import tracing
+from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos_compat import Function, replace
 from dlobd.tracing.clock import monotonic_ns
 
@@ -319,3 +322,22 @@ def _only_of_rows(value: object) -> bool:
         del inner["f"]
     own = (value.__module__ or "").startswith("pyspark.")
     return own and all(_only_of_rows(cell.cell_contents) for cell in inner.values())
+
+
+def install_barriers() -> None:
+    """Record the barriers of barrier tasks of this process and its forks, without an import."""
+    on_import("pyspark.taskcontext", None, _record_barriers)
+
+
+def _record_barriers(module: ModuleType) -> None:
+    calls = Counter[str]()
+
+    def wait(original: Function, self: Any, *args: object, **kwargs: object) -> object:
+        # the same for all tasks of a stage, and for no other stage of this or another application
+        stage = f"{[info.address for info in self.getTaskInfos()]}/{self.stageId()}"
+        calls[stage] += 1
+        with tracing.span(kinds.BARRIER, {"call": crc32(f"{stage}/{calls[stage]}".encode())}):
+            return original(self, *args, **kwargs)
+
+    for name in ("barrier", "allGather"):
+        replace(module.BarrierTaskContext, name)(wait)

@@ -4,17 +4,23 @@
 
 The recorder reaches the subprocesses by a directory on their PYTHONPATH, whose `sitecustomize` calls `begin`. Training
 processes remove it again, so that their own subprocesses run as without dlobd.
+
+A step ends with a call of an optimiser's `step`. It begins with the first backward pass since the previous step, or
+with the forward pass of DistributedDataParallel before it. Forward passes of other models are not observed: a hook in
+every module would slow each call. As with TensorFlow, `dlobd.evidence.own_steps` derives the steps from the calls.
 """
 
 import atexit
 import functools
 import importlib.util
+import itertools
 import os
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 from zlib import crc32
 
 from dlobd import marks, tracing
@@ -24,7 +30,8 @@ from dlobd.job.launchers.failure import MAX_CAUSE, error_line, with_option
 from dlobd.job.launchers.imports import on_import, record_packages
 from dlobd.job.launchers.tfos import NamedSleep
 from dlobd.job.launchers.tfos_compat import Function, replace, timed
-from dlobd.job.user import steps, torch_steps
+from dlobd.job.user import steps
+from dlobd.tracing.clock import monotonic_ns
 
 CALLER = "TORCHRUN_SPANS"
 """Variable of subprocesses: the PID of the process that waits for torchrun, and the directory of the span files."""
@@ -91,7 +98,7 @@ def _begin_rank(directory: str) -> None:
     record_packages()
     on_import("pyspark", kinds.IMPORT_PYSPARK)
     call = _number(os.environ["TORCHELASTIC_RUN_ID"], os.environ.get("TORCHELASTIC_RESTART_COUNT"))
-    on_import("torch", kinds.IMPORT_TORCH, functools.partial(torch_steps.record, call=call))
+    on_import("torch", kinds.IMPORT_TORCH, functools.partial(_record_torch, call=call))
     # Python runs this handler last, after the exit handlers of the training script
     spans = ExitStack()
     atexit.register(spans.close)
@@ -124,3 +131,74 @@ def _record_agent(api: Any) -> None:
 def _record_start(module: Any) -> None:
     agent = module.LocalElasticAgent
     agent._start_workers = timed(kinds.START_RANKS)(agent._start_workers)
+
+
+# ---- PyTorch in a training process: its process group, the input of DataLoader, and the steps
+
+
+class _Step:
+    """The unfinished step of the thread of the main function."""
+
+    begin_ns = 0  # 0: it has not begun
+
+
+def _record_torch(torch: Any, call: int) -> None:
+    """Install the hooks after the import of PyTorch. `call`: number of the process group's rendezvous."""
+    for hook in (_record_optimizers, _record_passes, _record_input):
+        steps.attempt(hook, torch)
+    steps.attempt(_record_process_group, torch, call)
+
+
+def _record_process_group(torch: Any, call: int) -> None:
+    original, calls = torch.distributed.init_process_group, itertools.count(call)
+
+    @functools.wraps(original)
+    def init_process_group(*args: object, **kwargs: object) -> object:
+        with tracing.span(kinds.JOIN_RANKS, {"call": next(calls)}):
+            return original(*args, **kwargs)
+
+    for module in (torch.distributed, torch.distributed.distributed_c10d):
+        module.init_process_group = init_process_group
+
+
+def _record_passes(torch: Any) -> None:
+    def observe(original: Function, *args: object, **kwargs: object) -> object:
+        if not _Step.begin_ns and not steps.elsewhere() and torch.is_grad_enabled():
+            _Step.begin_ns = monotonic_ns()
+        return original(*args, **kwargs)
+
+    replace(torch.autograd, "backward")(observe)
+    replace(torch.nn.parallel.DistributedDataParallel, "forward")(observe)
+
+
+def _record_optimizers(torch: Any) -> None:
+    numbers = itertools.count(1)
+    known: WeakKeyDictionary[object, int] = WeakKeyDictionary()
+    wrapped: set[type] = set()
+
+    def step(original: Function, self: Any, *args: object, **kwargs: object) -> object:
+        if steps.elsewhere():
+            return original(self, *args, **kwargs)
+        start_ns = monotonic_ns()
+        with steps.Outermost(nullcontext()):
+            result = original(self, *args, **kwargs)
+        number = known.get(self) or known.setdefault(self, next(numbers))
+        begin_ns, _Step.begin_ns = _Step.begin_ns or start_ns, 0
+        name = f"{type(self).__name__}.step"
+        tracing.past(kinds.CALL, begin_ns, monotonic_ns(), name, trains=True, function=number)
+        steps.trained()
+        return result
+
+    @replace(torch.optim.Optimizer, "__init__")
+    def init(original: Function, self: Any, *args: object, **kwargs: object) -> None:
+        original(self, *args, **kwargs)
+        owner = next(each for each in type(self).__mro__ if "step" in vars(each))
+        if owner not in wrapped:
+            wrapped.add(owner)
+            replace(owner, "step")(step)
+
+
+def _record_input(torch: Any) -> None:
+    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+    iterator.__next__ = steps.recorded_next(iterator.__next__, lambda: True, (StopIteration,))
+    iterator.next = iterator.__next__
