@@ -26,9 +26,8 @@ MAIN_LANE = "client"
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """An operating-system process of a run. `role` is client, driver, application-master, executor,
-    python-worker, torchrun, chief, worker, ps, evaluator, or child: a process that user code forked. `start_ns` is None
-    if it is not known."""
+    """An operating-system process of a run. `role` is client, driver, application-master, executor, python-worker,
+    torchrun, chief, worker, ps, evaluator, or child: a process that user code forked. `start_ns` may be unknown."""
 
     host: str
     role: str

@@ -20,7 +20,6 @@ def run_variation(walls_ns: Sequence[int]) -> float | None:
 
 
 def noise_ns(earlier_walls_ns: Sequence[int], wall_ns: int, assumed: float = UNKNOWN_NOISE) -> int:
-    """Return the 95 % bound on the wall-time difference of two equal runs: `assumed` times the wall time for too few
-    runs."""
+    """Return the 95 % bound on the wall-time difference of two equal runs; `assumed` x wall time for too few."""
     variation = run_variation(earlier_walls_ns)
     return round((assumed if variation is None else DIFFERENCE * variation) * wall_ns)

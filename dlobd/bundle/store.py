@@ -175,8 +175,7 @@ class Bundle:
     def digest(self) -> str | None:
         """The sha256 of `hashes`, which covers all files; None if the bundle was never sealed.
 
-        A changed bundle can be sealed again, with another digest. To detect this, compare with a digest that is stored
-        outside the bundle."""
+        A changed bundle can be sealed again, with another digest. Only a digest outside the bundle detects this."""
         path = self.path / "hashes"
         return sha256_of(path) if reading.is_file(path) else None
 
@@ -225,8 +224,7 @@ def _ended(run: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _redacted(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the pieces of a file, without secrets if it is text. A piece ends between two lines, so that it contains a
-    name and its value."""
+    """Yield the pieces of a file, text without secrets. A piece ends between lines: it has a name and its value."""
     piece = file.read(PIECE_BYTES)
     binary, rest = b"\0" in piece[:8192], b""
     while piece:

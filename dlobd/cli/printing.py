@@ -31,8 +31,7 @@ def print_json(value: object) -> None:
 
 
 def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = False) -> None:
-    """Print the named views of a run. If none is named, print the overview and the next commands; with `full`, all
-    other views.
+    """Print the named views of a run. If none is named, print the overview and the next commands; with `full`, all.
 
     Raises UsageError if there is no such view.
     """

@@ -1,7 +1,6 @@
 """Median, spread, and the exact confidence interval of a median.
 
-Each value comes from one repeat: a run or a process, never a step of a run. None marks a missing value, which is
-excluded.
+Each value comes from one repeat: a run or a process, never a step of a run. None: missing, and excluded.
 """
 
 import math

@@ -74,8 +74,7 @@ class Compared:
 
 
 def compare_family(family: Mapping[K, Samples], margin: float = MARGIN, least_ns: float = 0.0) -> dict[K, Compared]:
-    """Compare each quantity of a family. Differences within `margin`, a fraction of the baseline, or within `least_ns`
-    are equivalent."""
+    """Compare each quantity of a family. Equivalent: within `margin`, a fraction of the baseline, or `least_ns`."""
     tests = {name: permutation.test(samples) for name, samples in family.items()}
     adjusted = holm([test.p for test in tests.values()])
     alpha = ALPHA / len(family) if family else ALPHA

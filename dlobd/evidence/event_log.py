@@ -16,8 +16,7 @@ from dlobd.spans import JsonMap
 
 @dataclass(frozen=True, slots=True)
 class TaskMetrics:
-    """One ended task. Launch and finish are on the driver's wall clock; the executor measured `run_ms` and
-    `deserialize_ms`."""
+    """One ended task. Launch and finish are on the driver's wall clock; the executor measured the other times."""
 
     id: int
     launch_ms: int

@@ -32,8 +32,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One block transfer of a DataNode. A read includes the reader's back-pressure; a write lasts while its stream is
-    open."""
+    """One block transfer of a DataNode. A read includes the reader's back-pressure; a write, an open stream."""
 
     end_ns: int
     operation: str  # HDFS_READ or HDFS_WRITE

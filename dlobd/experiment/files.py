@@ -27,8 +27,7 @@ from dlobd.user_file import MemberRef, sha256_of
 _HASH_OF = {"model": "model_sha256", "dataset": "dataset_sha256"}
 """Setting that may name the user's own file -> setting with the sha256 of the file.
 
-A new experiment reads and hashes the file. A stored experiment has the sha256; only a run of it needs the file, and
-compares the sha256.
+A new experiment reads and hashes the file. A stored experiment has the sha256; only a run needs the file, to compare.
 """
 
 _WITH = {"train_samples": ("workers", "batch_size")}

@@ -242,8 +242,7 @@ def _compile(script: str, chosen: Mapping[str, Any]) -> None:
 
 
 def _derived_overhead(given: Mapping[str, Given], values: Mapping[str, Value]) -> Given | None:
-    """Return an executor's overhead as Spark derives it from the user's factor or minimum; None without both. Raises
-    UsageError."""
+    """Return an executor's overhead from the user's factor or minimum; None without both. Raises UsageError."""
     factor, minimum = given.get(OVERHEAD_FACTOR), given.get(MIN_OVERHEAD)
     users = factor or minimum
     if users is None:

@@ -46,8 +46,7 @@ def inject(
 ) -> None:
     """Wait in the calling thread, and log the delay.
 
-    `since_ns`: the start of the delay, if the job has been held up since an earlier time; by default the current
-    time."""
+    `since_ns`: the start of the delay, if the job was held up earlier; by default the current time."""
     start_ns = time.monotonic_ns() if since_ns is None else since_ns
     wait(seconds)
     write(directory, Injection(point, round(seconds * 1e9), start_ns, time.monotonic_ns()))

@@ -24,8 +24,7 @@ FREE_WITHIN_S = 30.0
 
 
 class _Gate:
-    """Currently stopped processes. A second stop of a process waits for the end of the first stop, because SIGCONT
-    would end both."""
+    """Currently stopped processes. A second stop of a process waits for the first, because SIGCONT ends both."""
 
     def __init__(self) -> None:
         self._stopped: set[ProcessId] = set()

@@ -1,7 +1,6 @@
 """Slow disk: a control group limits the bytes per second that some processes read from their disk.
 
-Other processes are not slowed. Needs root, a file system on a block device, and the controller blkio of control groups
-version 1.
+Other processes are not slowed. Needs root, a file system on a block device, and blkio of control groups 1.
 """
 
 import os

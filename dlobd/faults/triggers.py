@@ -1,7 +1,6 @@
 """Triggers: the moments at which faults begin. One thread per run waits for all triggers.
 
-A trigger is a new line of a log, or a sign such as a file that appears. A fault that should begin later waits in its
-action.
+A trigger is a new line of a log, or a sign such as a file that appears. A later fault waits in its action.
 """
 
 import re

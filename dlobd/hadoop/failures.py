@@ -2,8 +2,7 @@
 
 
 def failures() -> tuple[type[Exception], type[Exception]]:
-    """Return the exception types of a storage (HDFS or disk) that refuses or cannot be reached, for `except
-    failures():`.
+    """Return the exception types of a storage (HDFS or disk) that refuses or is unreachable, for `except failures():`.
 
     Python evaluates the expression only after an exception, so that the HTTP client is imported only then.
     """

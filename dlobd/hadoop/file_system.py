@@ -56,8 +56,7 @@ class Storage(Protocol):
 class WebHdfs:
     """The `Storage` of HDFS at `url`, for example http://127.0.0.1:9870, as `user`.
 
-    Methods raise Unreachable if the NameNode or all DataNodes of a file do not answer, and HdfsError if a daemon
-    refuses.
+    Methods raise Unreachable if the NameNode or all DataNodes of a file do not answer, HdfsError if one refuses.
 
     Args:
         replication: replicas of written files; None: the cluster's default.

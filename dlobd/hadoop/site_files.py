@@ -130,8 +130,7 @@ class HadoopConf:
             )
 
     def _address(self, key: str, host: str, port: int, instead: str = "") -> Address:
-        """Return the address of `key`. If the key is not set or names all interfaces, return `host` with the default
-        port.
+        """Return the address of `key`. If it is unset or names all interfaces, return `host` and the default port.
 
         Args:
             instead: the key of `host`.

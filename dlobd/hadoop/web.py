@@ -30,8 +30,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class NodeResources:
-    """Resources of a running NodeManager for containers. `resources` has the amount of each resource type of YARN, such
-    as yarn.io/gpu."""
+    """Resources of a running NodeManager for containers. `resources`: amount by resource type, such as yarn.io/gpu."""
 
     memory_mb: int
     free_memory_mb: int

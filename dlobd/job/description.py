@@ -30,8 +30,7 @@ def part_name(rank: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job(Experiment):
-    """A training job: the settings of its experiment, and its files. Unless a comment states otherwise, a path is in
-    the job's storage."""
+    """A training job: the settings of its experiment, and its files. By default, a path is in the job's storage."""
 
     library: str  # library of the channel, never auto
     fs_uri: str

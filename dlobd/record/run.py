@@ -410,8 +410,7 @@ class Finding:
 
 @described()
 class LostWork:
-    """Task attempts of Spark whose results were not used, with the same cause. Their time is wall time only if a job
-    waited for it."""
+    """Task attempts of Spark whose results were not used, with the same cause. It is wall time only if a job waited."""
 
     cause: str = member("Cause: failed, killed, executor lost, or computed again after its result was lost.")
     attempts: int = member("Number of attempts.", "driver's log")

@@ -37,8 +37,7 @@ def own_settings(run: Run, shared: dict[str, object]) -> dict[str, object]:
 
 
 def compared(runs: Sequence[Run], labels: Sequence[str]) -> dict[str, object]:
-    """Return the differences by layer, and the verdict of each candidate against the first group or the reason for a
-    missing comparison."""
+    """Return the differences by layer, and each candidate's verdict against the first group, or why it is missing."""
     shared = common_settings(runs)
     found: dict[str, object] = {
         "heading": _heading(runs, labels),

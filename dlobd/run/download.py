@@ -1,7 +1,6 @@
 """Downloads a published file over HTTP and resumes an interrupted download.
 
-Received bytes are in NAME.part, where the next attempt continues. The file is renamed after its checksum has been
-verified.
+Received bytes are in NAME.part, where the next attempt continues. It is renamed after its checksum was verified.
 """
 
 import hashlib

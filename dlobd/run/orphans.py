@@ -2,8 +2,7 @@
 
 Only a driver inside the cluster outlives its dlobd process; the kernel ends a driver beside spark-submit. Each run
 writes a note to the cache directory before it submits, and removes the note when its application has ended. Only
-applications with a note of a dead dlobd process are ended: never applications of another user, or applications
-submitted by hand.
+applications with a note of a dead dlobd process are ended: never those of another user, or submitted by hand.
 """
 
 import json
@@ -46,8 +45,7 @@ class Submission:
 
 @contextmanager
 def watched(run_id: str, rm_url: str | None) -> Iterator[None]:
-    """Keep a note of the run until the context ends. After an exception the note stays, because the application may
-    still run.
+    """Keep a note of the run until the context ends. After an exception it stays: the application may still run.
 
     If there is no `rm_url`, no application outlives dlobd and no note is necessary.
     Raises SetupError if the cache directory cannot be written.

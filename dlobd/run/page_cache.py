@@ -114,8 +114,7 @@ def environment_parts(java_home: Path | None) -> Parts:
 def environment_residency(parts: Parts) -> dict[str, dict[str, int] | None]:
     """Measure the resident bytes of each part; None if the kernel does not report them.
 
-    The kernel reports them to the owner of a file and to users who may write it. For other users it reports all pages
-    as resident.
+    The kernel reports them to the owner of a file and to users who may write it. For others all are resident.
     """
 
     def measured(paths: Sequence[Path]) -> dict[str, int] | None:

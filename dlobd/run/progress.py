@@ -161,8 +161,7 @@ _JOB = re.compile(r"Got job (\d+) ")
 
 
 class Narrator:
-    """Converter of the driver's lines into progress messages: each names the activity that begins, or the event that
-    the job now waits for."""
+    """Converter of the driver's lines into progress messages: each names what begins, or what the job waits for."""
 
     def __init__(self, progress: Callable[[str], None], experiment: Runnable) -> None:
         """Select the messages for an experiment or the user's own script."""

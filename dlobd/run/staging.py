@@ -1,5 +1,4 @@
-"""Writes a data set to HDFS or a local directory in the form that a job reads: one TFRecord file per worker, of equal
-size.
+"""Writes a data set to HDFS or a local directory as a job reads it: one TFRecord file per worker, of equal size.
 
 Each file is one HDFS block, unless the experiment sets a block size. Existing files are reused, because the name of the
 directory contains all parameters of the content.

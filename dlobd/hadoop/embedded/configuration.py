@@ -1,8 +1,7 @@
 """Writes the configuration of daemons and clients from the templates in `yarn/base`.
 
 A template has `key=value` lines with comments and $placeholders; log4j2 files are copied unchanged. Each daemon has its
-own configuration directory. The clients' directory contains only the three site files, because Spark ships every file
-in it.
+own configuration directory. The clients' directory contains only the three site files, as Spark ships all.
 """
 
 import ipaddress

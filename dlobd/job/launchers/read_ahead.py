@@ -1,8 +1,7 @@
 """A feed with a thread that reads blocks before the trainer requests them.
 
 TensorFlowOnSpark feeds each epoch by a separate Spark task, which ends when the trainer has taken its blocks. Without
-blocks in reserve, the trainer waits for the start of the next task, and for the transfer of each block from the queue
-manager's process.
+blocks in reserve, the trainer waits for the start of the next task, and for the transfer of each block.
 """
 
 import threading

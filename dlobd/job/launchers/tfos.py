@@ -40,8 +40,7 @@ class TfosLauncher:
     shutdown_sleep_s: ClassVar[float | None] = 0.1  # longest sleep in TFCluster.shutdown; None keeps the original's 5 s
 
     def spark_conf(self) -> dict[str, str]:
-        """Return settings for the worker daemon with hooks, and for the reuse of Python workers: a trainer is a child
-        of its Python worker."""
+        """Return settings for the worker daemon with hooks, and the reuse of Python workers, parents of trainers."""
         return {"spark.python.daemon.module": "dlobd.job.launchers.tfos_daemon", "spark.python.worker.reuse": "true"}
 
     def _prepared(self) -> Any:

@@ -1,5 +1,4 @@
-"""Adapts TensorFlowOnSpark 2.2.5 to current software, and records its spans. Installed before the package's first
-import.
+"""Adapts TensorFlowOnSpark 2.2.5 to current software, and records its spans. Installed before its first import.
 
 Changes on the driver and on every executor:
     pkg_resources       replaced, for TensorFlowOnSpark's modules only, if setuptools lacks it

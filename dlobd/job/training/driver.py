@@ -70,8 +70,7 @@ def _run_on_spark(job: Job) -> None:
 def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
     """Return the training files as an RDD of blocks, one partition per worker.
 
-    A file consists of whole blocks, and a record of Spark is a block. So no additional Python worker has to group
-    samples into blocks."""
+    A file consists of whole blocks, and a record of Spark is a block: no Python worker has to group samples."""
     with tracing.span(kinds.INPUT_SPLITS):
         blocks = sc.binaryRecords(f"{job.fs_uri}{job.train_dir}", job.batch_size * job.layout.record_bytes)
         partitions = blocks.getNumPartitions()

@@ -63,8 +63,7 @@ EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 LOG_DIR = "<LOG_DIR>/"  # in Java options, YARN replaces it with the directory of a container's logs
 
 REPLACEABLE = "spark.dlobd.replaceable"
-"""Setting of dlobd: list of its KEY=VALUE that would overrule another setting of the user's script, and of those that
-they overrule."""
+"""Setting of dlobd: list of its KEY=VALUE that would overrule another setting of the script, and of the overruled."""
 
 
 def rivals(key: str) -> tuple[str, ...]:

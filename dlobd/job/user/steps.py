@@ -4,8 +4,7 @@ A span is recorded for each outermost call in the thread of the main function. I
 call writes a trainable variable. `dlobd.evidence.own_steps` derives the steps from these spans.
 
 The hooks only read. Until the script trains they run no operation, which would initialise TensorFlow's devices. If a
-part of TensorFlow or Keras differs from the expected, the script continues without this hook, and an instant records
-the cause.
+part of TensorFlow or Keras differs, the script continues without this hook, and an instant records the cause.
 """
 
 import functools

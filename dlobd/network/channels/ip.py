@@ -60,8 +60,7 @@ def traffic_over(interface: interfaces.Interface | None) -> Traffic:
 class IpChannel:
     """Base class of channels whose connections are TCP connections.
 
-    Without a device (an interface), a listener uses loopback and a connection follows the kernel's routes. The secret
-    may be empty.
+    Without a device (interface), a listener uses loopback, a connection the kernel's routes. The secret may be empty.
     """
 
     library: ClassVar[str]

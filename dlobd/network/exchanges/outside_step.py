@@ -1,5 +1,4 @@
-"""Base class of exchanges outside of the compiled step: gradients are summed in numpy's memory, by any connection
-between the ranks.
+"""Base class of exchanges outside of the compiled step: gradients are summed in numpy's memory, by any connection.
 
     pack             tensors are copied into fusion buffers (`dlobd.network.exchanges.fusion`)
     wait for peers   a barrier, so that the time until the last rank has packed is not attributed to the wire

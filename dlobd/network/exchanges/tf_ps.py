@@ -1,5 +1,4 @@
-"""TensorFlow's parameter servers, outside the step: accumulators in the processes of the first ranks, over TensorFlow's
-gRPC.
+"""TensorFlow's parameter servers, outside the step: accumulators in the first ranks' processes, over its gRPC.
 
     push   a rank adds its shard of a buffer to the accumulator of each server
     pull   once all ranks have pushed, a server puts the sum into the queue of each rank, which takes it

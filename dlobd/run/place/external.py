@@ -131,8 +131,7 @@ class ExternalHadoop:
         return f"{self.top}/dlobd/spark-events"
 
     def supply(self, times: SetupTimes) -> None:
-        """End orphaned applications of killed dlobd commands, and upload environment and jars unless the nodes have
-        them.
+        """End orphaned applications of killed dlobd commands, and upload environment and jars if needed.
 
         Raises:
             UsageError: the nodes have another dlobd.

@@ -41,8 +41,7 @@ class Absent(SetupError):
 
 
 def diagnose(part: str, check: Callable[[], str], *, optional: bool = False, remote: bool = False) -> Diagnosis:
-    """Run a check and return its Diagnosis. The check returns its observation as text; Absent or another error becomes
-    the verdict."""
+    """Run a check and return its Diagnosis. The check returns its observation as text; an error is the verdict."""
     try:
         return Diagnosis(part, "ok", check(), "", optional, remote)
     except DlobdError as error:

@@ -5,8 +5,7 @@
     3  hardware or software                 7  a loopback transfer of one second, counted by the device
     4  permissions of this user             8  the channels that the user requires
 
-All diagnoses of 1 to 7 are optional: a run also works over Ethernet. The checks read a `Machine`, which tests can
-replace.
+All diagnoses of 1 to 7 are optional: a run also works over Ethernet. The checks read a `Machine`.
 """
 
 import ctypes

@@ -45,8 +45,7 @@ def check_nodes(web: HadoopWeb) -> None:
 def check_capacity(experiment: Runnable, web: HadoopWeb) -> str:
     """Check that the cluster can hold the job while it is idle.
 
-    YARN's API does not report whether its scheduler counts vcores. So only the largest container is compared with the
-    vcores.
+    YARN's API does not report whether its scheduler counts vcores. So only the largest container is checked.
 
     Returns:
         A note if the job must wait for running applications; else an empty string.

@@ -392,8 +392,7 @@ class Worker:
     def complete(self, request: CData, memory: CData, sleeper: Sleeper, deadline_s: float, what: str) -> bool:
         """Wait for a request; return True if it did not complete at once. `memory` keeps its buffers alive meanwhile.
 
-        Raises DeadlinePassed, PeerClosed or Closed; ChannelError if the request failed, which makes the connection
-        unusable.
+        Raises DeadlinePassed, PeerClosed or Closed; ChannelError if the request failed: the connection is unusable.
         """
         status = self.status(request)
         if status is not None:
