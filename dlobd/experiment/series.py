@@ -11,7 +11,7 @@ Runs that have ended are not repeated.
 import hashlib
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -33,6 +33,16 @@ class Cell:
 
     repeat: int
     point: str
+
+
+def shuffled(points: Iterable[str], repeats: int, seed: int) -> list[Cell]:
+    """Return the cells of all points in a number of repeats; the order within a repeat is random."""
+    cells = []
+    for repeat in range(1, repeats + 1):
+        labels = sorted(points)
+        random.Random(f"{seed} {repeat}").shuffle(labels)
+        cells += [Cell(repeat, label) for label in labels]
+    return cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +81,7 @@ class Series:
 
     def order(self, repeats: int) -> list[Cell]:
         """Return the cells of a number of repeats in run order."""
-        cells = []
-        for repeat in range(1, repeats + 1):
-            labels = sorted(self.points)
-            random.Random(f"{self.seed} {repeat}").shuffle(labels)
-            cells += [Cell(repeat, label) for label in labels]
-        return cells
+        return shuffled(self.points, repeats, self.seed)
 
     def ended(self) -> dict[Cell, Bundle]:
         """Return the bundles of ended runs by cell."""
@@ -99,13 +104,9 @@ class Series:
 def load(path: Path) -> Series:
     """Read a series from its file. Raises BundleError if it cannot be read, is damaged or of a newer version."""
     try:
-        return read(json.loads(path.read_text()), path)
+        document = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise BundleError(f"{path} cannot be read: {error}.") from None
-
-
-def read(document: object, path: Path) -> Series:
-    """Parse the document of a series file. Raises BundleError if it is damaged or of a newer version."""
+        raise BundleError(f"{path} cannot be read: {error}.", "remove it to start over") from None
     if not isinstance(document, dict):
         raise BundleError(f"{path} is damaged: it is not a JSON object.", "remove it to start over")
     try:

@@ -1,6 +1,5 @@
 """Runs a series: the missing runs of its points, interleaved on one cluster. See `dlobd.experiment.series`."""
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -11,8 +10,8 @@ from pathlib import Path
 import psutil
 
 from dlobd.bundle.store import Bundle
-from dlobd.errors import BundleError, DlobdError, UsageError
-from dlobd.experiment.series import Cell, Series, StartedRun, read, write
+from dlobd.errors import DlobdError, UsageError
+from dlobd.experiment.series import Cell, Series, StartedRun, load, write
 from dlobd.record.run import Run
 from dlobd.run import runner
 from dlobd.run.observer import Report, RunObserver, prefixed
@@ -52,13 +51,7 @@ def opened(
     series = Series(dict(points), seed, out, cluster=cluster, axes=axes, scaling=scaling)
     for point in points.values() if external_cluster else ():
         external.check(point)
-    try:
-        document = json.loads(series.path.read_text())
-    except FileNotFoundError:
-        return series
-    except (OSError, ValueError) as error:
-        raise BundleError(f"{series.path} cannot be read: {error}.", "remove the file to start a new series") from None
-    return replace(read(document, series.path), axes=axes, scaling=scaling)
+    return replace(load(series.path), axes=axes, scaling=scaling) if series.path.exists() else series
 
 
 class _Recorder(RunObserver):

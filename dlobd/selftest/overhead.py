@@ -6,7 +6,6 @@ ranks their loop. Runs vary by more than the cost of recording, so `step_loop` m
 """
 
 import os
-import random
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 from dlobd import tracing
 from dlobd.bundle.store import Bundle
 from dlobd.compare.median import Estimate, Spread, fewest_repeats, ratio, spread
+from dlobd.experiment.series import shuffled
 from dlobd.measures.recording_cost import BUDGET
 from dlobd.report.text import percentage
 from dlobd.run import runner
@@ -57,16 +57,6 @@ class Difference:
     ratio: Estimate | None
 
 
-def order(repeats: int, seed: int) -> list[tuple[int, str]]:
-    """Return (repeat, way) of every run, in the order of execution."""
-    runs: list[tuple[int, str]] = []
-    for repeat in range(1, repeats + 1):
-        ways = list(WAYS)
-        random.Random(f"{seed} {repeat}").shuffle(ways)
-        runs += [(repeat, way) for way in ways]
-    return runs
-
-
 def measure(
     experiment: Experiment,
     repeats: int,
@@ -82,7 +72,8 @@ def measure(
         cluster = None
         if needs_cluster(experiment):
             cluster = stack.enter_context(embedded.cluster(SetupTimes(), progress))
-        for repeat, way in order(repeats, seed):
+        for cell in shuffled(WAYS, repeats, seed):
+            repeat, way = cell.repeat, cell.point
             busy = settled_busy_percent()
             with _switched(way):
                 bundle = Bundle(runner.run(experiment, out, progress, cluster))

@@ -15,6 +15,7 @@ from dlobd import tracing
 from dlobd.bundle import store
 from dlobd.compare.median import Estimate
 from dlobd.experiment import files
+from dlobd.experiment.series import Cell, shuffled
 from dlobd.run import runner
 from dlobd.selftest import overhead, step_loop
 from dlobd.selftest.overhead import Measurement
@@ -34,10 +35,10 @@ def runs(on_ns: list[int | None], off_ns: list[int | None]) -> list[Measurement]
 
 
 def test_each_repeat_has_both_runs_in_an_order_by_the_seed() -> None:
-    order = overhead.order(20, 3)
-    assert order == overhead.order(20, 3) != overhead.order(20, 4)
-    assert sorted(order) == [(repeat, way) for repeat in range(1, 21) for way in ("off", "on")]
-    assert {order[2 * k][1] for k in range(20)} == {"on", "off"}
+    order = shuffled(overhead.WAYS, 20, 3)
+    assert order == shuffled(overhead.WAYS, 20, 3) != shuffled(overhead.WAYS, 20, 4)
+    assert sorted(order) == [Cell(repeat, way) for repeat in range(1, 21) for way in ("off", "on")]
+    assert {order[2 * k].point for k in range(20)} == {"on", "off"}
 
 
 def test_difference_and_ratio_compare_the_runs_of_a_repeat() -> None:
@@ -159,7 +160,7 @@ def test_the_switch_is_set_for_a_run_only(tmp_path: Path, monkeypatch: pytest.Mo
     base = files.load("softmax-mnist-quick", ["launcher=native", "scheduler=none", "input=read"])
     told: list[str] = []
     found = overhead.measure(dataclasses.replace(base, name="x"), 2, 1, tmp_path, lambda m: None, told.append)
-    assert seen == [None if way == "on" else "off" for _, way in overhead.order(2, 1)]
+    assert seen == [None if way == "on" else "off" for way in (cell.point for cell in shuffled(overhead.WAYS, 2, 1))]
     assert os.environ[tracing.SWITCH] == "kept"
     assert [one.loop_ns for one in found] == [None, 10, 15, 20]
     assert [one.wall_ns for one in found] == [None] + 3 * [run_record()["wall_ns"]]
