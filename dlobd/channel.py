@@ -37,7 +37,6 @@ _ROWS = (
     Transport("shm", "shared memory of the processes of one host", "none", False, "shm", ("ucx", "mpi")),
 )
 TRANSPORTS = {transport.name: transport for transport in _ROWS}
-"""Transports by name."""
 
 
 def transports_of(library: str) -> tuple[str, ...]:

@@ -60,7 +60,6 @@ EXIT_CODES = {
     "invalid": RunInvalid.exit_code,
     "interrupted": Interrupted.exit_code,
 }
-"""Mapping of run status to the exit code of `dlobd run`."""
 
 
 def allowed(kinds: list[str] | None) -> list[str]:

@@ -151,7 +151,6 @@ def settings_of(kind: type) -> dict[str, Setting]:
 
 
 SETTINGS: Mapping[str, Setting] = settings_of(Experiment)
-"""Settings by name."""
 
 AXES = tuple(name for name, setting in SETTINGS.items() if setting.about.axis)
 """Settings that may be axes of a sweep."""

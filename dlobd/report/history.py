@@ -24,7 +24,6 @@ SORTS = {"date": "run_id", "experiment": "experiment", "wall": "wall_ns", "train
 """Order of the history -> member of a row. Dates and times are in descending order, names in ascending order."""
 
 HEADS = ("date (UTC)", "experiment", "status", "largest layer", "wall, s", "training, s")
-"""Headings of `Row.figures`."""
 
 
 @dataclass(frozen=True, slots=True)

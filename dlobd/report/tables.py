@@ -153,10 +153,8 @@ def causes(found: Summary) -> Table:
 
 def hidden(found: Summary) -> Table:
     """Build the table of layers inside other layers, with bounds."""
-    rows = [
-        (title(part.layer), title(part.inside), part.lo_ns, part.hi_ns, part.lo_source, part.hi_source)
-        for part in found.hidden
-    ]
+    bounds = _values(found.hidden, "lo_ns hi_ns lo_source hi_source")
+    rows = [(title(part.layer), title(part.inside), *more) for part, more in zip(found.hidden, bounds, strict=True)]
     heads = "layer | inside | lowest, s:s | highest, s:s | source of the lowest | source of the highest"
     return Table("Hidden inside another layer, known only between bounds", heads, rows)
 
@@ -255,9 +253,8 @@ def exchange(run: Run) -> Table:
 def throughput(run: Run) -> Table:
     """Build the table of percentiles of the chief's step times, without warm-up steps."""
     lengths = {"step": run.throughput.step, "step with input": run.throughput.step_with_input} if run.throughput else {}
-    rows = [
-        (name, times.p50_ns, times.p90_ns, times.p95_ns, times.p99_ns, times.max_ns) for name, times in lengths.items()
-    ]
+    values = _values(lengths.values(), "p50_ns p90_ns p95_ns p99_ns max_ns")
+    rows = [(name, *times) for name, times in zip(lengths, values, strict=True)]
     return Table("Length of steps", "milliseconds | p50:ms | p90:ms | p95:ms | p99:ms | max:ms", rows)
 
 
@@ -297,9 +294,8 @@ def cost(run: Run, per_hour: float) -> Table:
     lengths = {"run": run.wall_ns, "training": run.metrics.training_ns}
     if reached := run.time_to_accuracy:
         lengths[f"to accuracy {reached.target:g}"] = reached.from_submit_ns
-    rows = [
-        (name, None if ns is None else round(per_hour * ns / 3_600_000_000_000, 4), ns) for name, ns in lengths.items()
-    ]
+    prices = (None if ns is None else round(per_hour * ns / 3_600_000_000_000, 4) for ns in lengths.values())
+    rows = list(zip(lengths, prices, lengths.values(), strict=True))
     return Table(f"Cost at {per_hour:g} per hour for the whole cluster", "part | cost:number | seconds:s", rows)
 
 
@@ -330,16 +326,10 @@ def role_use(run: Run) -> Table:
     roles: dict[str, list[ProcessUse]] = defaultdict(list)
     for process in run.resources.processes if run.resources else ():
         roles[process.role].append(process)
-    rows = [
-        (
-            role,
-            sum(process.count for process in alike),
-            sum(process.cpu_ns for process in alike),
-            max(process.rss_peak_bytes for process in alike),
-            *_sums(alike, "read_bytes write_bytes"),
-        )
-        for role, alike in sorted(roles.items(), key=lambda item: -sum(process.cpu_ns for process in item[1]))
-    ]
+    rows = []
+    for role, alike in sorted(roles.items(), key=lambda item: -sum(process.cpu_ns for process in item[1])):
+        peak_bytes = max(process.rss_peak_bytes for process in alike)
+        rows.append((role, *_sums(alike, "count cpu_ns"), peak_bytes, *_sums(alike, "read_bytes write_bytes")))
     heads = "role | count:number | CPU, s:s | memory at most, MB:mb | disk read, MB:mb | written, MB:mb"
     return Table("Resource use by role, in the window", heads, rows, "Memory: peak of the largest process.")
 

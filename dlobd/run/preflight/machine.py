@@ -232,7 +232,6 @@ a rank's channel, with dlobd's own exchanges: sockets and grpc | CHANNEL | HMAC 
 a rank's channel, with dlobd's own exchanges: ucx and mpi | CHANNEL | nothing
 """.replace("CHANNEL", "the channel's address; without a device: 127.0.0.1")
 LISTENERS = tuple(Listener(*map(str.strip, line.split("|"))) for line in _LISTENERS.strip().splitlines())
-"""Program, address and protection of each socket."""
 
 
 def listeners(conf_dir: Path | None = None) -> tuple[Listener, ...]:
