@@ -155,8 +155,7 @@ def test_a_rank_gets_its_place_from_the_distributors_own_rendezvous(monkeypatch:
     nodes: list[Node] = []
     for index in range(3):
         monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}))
-        main = distributor._DistributorMain(lambda job, node: nodes.append(node), SimpleNamespace(exchange="tf-ring"))
-        main()
+        distributor._run_main(lambda job, node: nodes.append(node), SimpleNamespace(exchange="tf-ring"))
     assert [(node.role, node.index, node.rank) for node in nodes] == [
         ("chief", 0, 0),
         ("worker", 0, 1),

@@ -53,7 +53,7 @@ class DistributorLauncher:
         runner._get_spark_task_program = lambda function, **arguments: _Task(program(function, **arguments))
         try:
             with watched(sc, status), tracing.span(kinds.BARRIER_JOB):
-                runner.run(_DistributorMain(main, job))
+                runner.run(_run_main, main=main, job=job)
         except Exception as error:
             raise TrainingFailed(failure_line(error, status)) from error
         if failure := status.failure():
@@ -74,19 +74,13 @@ class _Task:
             return self._inner(partition)
 
 
-class _DistributorMain:
-    """Adapter of `main(job, node)` to a function without arguments. Runs in the Python worker."""
-
-    def __init__(self, main: Main, job: Job) -> None:
-        self._main = main
-        self._job = job
-
-    def __call__(self) -> None:
-        config = json.loads(os.environ["TF_CONFIG"])
-        rank = int(config["task"]["index"])
-        tracing.identify(*role_of(rank))
-        self._main(self._job, place(self._job, rank, config["cluster"]["worker"], None))
-        tracing.flush()
+def _run_main(main: Main, job: Job) -> None:
+    """Call `main(job, node)` in the Python worker."""
+    config = json.loads(os.environ["TF_CONFIG"])
+    rank = int(config["task"]["index"])
+    tracing.identify(*role_of(rank))
+    main(job, place(job, rank, config["cluster"]["worker"], None))
+    tracing.flush()
 
 
 def install() -> None:

@@ -533,14 +533,12 @@ class SocketsConnection(base.Connection):
         return base.PeerClosed(f"{self.peer} has closed the connection")
 
 
+@dataclass(slots=True, eq=False)
 class PendingSend:
     """Message whose last `size` bytes, in `rest`, the kernel has not taken yet."""
 
-    __slots__ = ("rest", "size")
-
-    def __init__(self, rest: list[memoryview], size: int) -> None:
-        self.rest = rest
-        self.size = size
+    rest: list[memoryview]
+    size: int
 
     def advance(self, count: int) -> None:
         """Remove `count` bytes that the kernel has taken."""
