@@ -33,7 +33,7 @@ A new experiment reads and hashes the file. A stored experiment has the sha256; 
 _WITH = {"train_samples": ("workers", "batch_size")}
 """Setting -> settings that a combination with it involves."""
 
-_ADDED = ("queue", "spark_conf")
+_ADDED = ("queue", "spark_conf", "record_every_steps")
 """Settings that count in a key only if they are set: they were added later, and earlier runs keep their keys."""
 
 Note = Callable[[str], None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,13 @@ def test_a_switch_that_is_off_reaches_every_process(monkeypatch: pytest.MonkeyPa
         assert changed == {**kept, "DLOBD_TRACE": "off"}
         added = {word for word in set(off.argv) - set(on.argv) if "-Xlog:" not in word}
         assert added == {"spark.executorEnv.DLOBD_TRACE=off", "spark.yarn.appMasterEnv.DLOBD_TRACE=off"}
+        summed = submit_command.command_of(replace(experiment, record_every_steps=7), target, tmp_path)
+        assert not any(tracing.EVERY in word for word in (*summed.argv, *summed.environment))
+        monkeypatch.delenv(tracing.SWITCH)
+        summed = submit_command.command_of(replace(experiment, record_every_steps=7), target, tmp_path)
+        assert summed.environment == {**on.environment, tracing.EVERY: "7"}
+        added = set(summed.argv) - set(on.argv)
+        assert added == {f"spark.{name}.{tracing.EVERY}=7" for name in ("executorEnv", "yarn.appMasterEnv")}
         # nor does any JVM write the lines that only an analysis needs
         for command, told in ((on, True), (off, False)):
             jvms = [word for word in (*command.argv, *command.environment.values()) if "-Xlog:" in word]

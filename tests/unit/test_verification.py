@@ -13,8 +13,10 @@ import pytest
 
 from dlobd import cli
 from dlobd.bundle.store import Bundle
+from dlobd.experiment.files import key
+from dlobd.experiment.own_job import from_dict
 from dlobd.recompute.verification import verify
-from tests.captured import DATA, recomputed
+from tests.captured import DATA, NAMES, Captured, recomputed
 
 RUN_ID = "20260102T030405Z-0a1b"
 SEALED, REPORT = "files match their hashes", "report matches the evidence"
@@ -99,6 +101,14 @@ def test_missing_added_and_damaged_evidence_is_found(bundle: Bundle) -> None:
     (bundle.evidence / "job.json").write_text("{")
     bundle.seal()
     assert REPORT in verify(bundle).failed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_keeps_its_key_in_later_versions(name: str) -> None:
+    """A setting that was added later counts only if it is set."""
+    run = Captured.bundle(name).read_json()
+    assert key(from_dict(run["configuration"])) == run["experiment_key"]
+    assert key(from_dict(run["configuration"] | {"record_every_steps": 2})) != run["experiment_key"]
 
 
 @pytest.mark.parametrize("name", REPORTS)
