@@ -30,6 +30,7 @@ MINUTES = {
     "frameworks": 27,
     "faults": 43,
     "guest": 6,
+    "long": 6,
     "guest_spark": 25,
     "compose": 36,
     "page": 2,
@@ -58,6 +59,10 @@ ROOMS = {
     "faults": """
         dlobd/trust/ dlobd/bundle/ dlobd/cli/ dlobd/errors.py dlobd/hadoop/ dlobd/job/launchers/ dlobd/layers.py
         dlobd/paths.py dlobd/process_id.py dlobd/run/ yarn/ tests/full/faults/
+    """,
+    "long": """
+        dlobd/attribution/ dlobd/bundle/ dlobd/columns.py dlobd/evidence/ dlobd/measures/ dlobd/recompute/
+        dlobd/tracing/ tests/full/long/
     """,
     "guest": "dlobd/network/ dlobd/run/ tests/full/guest/ tests/guest/",
     "guest_spark": "dlobd/network/ tests/full/guest_spark/ tests/guest/",

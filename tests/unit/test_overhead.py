@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
 from dlobd.experiment.files import load
+from dlobd.experiment.own_job import from_script
 from dlobd.measures import recording_cost
 from dlobd.paths import shipped
 from dlobd.recompute.verification import verify
@@ -163,6 +163,31 @@ def test_the_cost_of_a_span_is_measured_without_leaving_files(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+def test_summed_steps_reach_every_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from dlobd.run.place.base import kind_of
+
+    script = tmp_path / "job.py"
+    script.write_text("")
+    for every in (1, 7):
+        setting = f"record_every_steps={every}"
+        own = from_script(str(script), (), [setting])
+        for experiment in (
+            own,
+            load("softmax-mnist-quick", [setting]),
+            load("softmax-mnist-quick", [setting, "launcher=native", "input=read"]),
+        ):
+            _, target = kind_of(experiment).planned(experiment, None)
+            monkeypatch.delenv(tracing.SWITCH, raising=False)
+            command = submit_command.command_of(experiment, target, tmp_path)
+            assert command.environment.get(tracing.EVERY) == ("7" if every > 1 else None)
+            added = {word for word in command.argv if tracing.EVERY in word}
+            conf = {f"spark.{name}.{tracing.EVERY}=7" for name in ("executorEnv", "yarn.appMasterEnv")}
+            assert added == (conf if every > 1 and target else set())
+            monkeypatch.setenv(tracing.SWITCH, "off")
+            command = submit_command.command_of(experiment, target, tmp_path)
+            assert tracing.EVERY not in " ".join([*command.argv, *command.environment])
+
+
 def test_a_switch_that_is_off_reaches_every_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from dlobd.run.place.base import kind_of
 
@@ -177,13 +202,6 @@ def test_a_switch_that_is_off_reaches_every_process(monkeypatch: pytest.MonkeyPa
         assert changed == {**kept, "DLOBD_TRACE": "off"}
         added = {word for word in set(off.argv) - set(on.argv) if "-Xlog:" not in word}
         assert added == {"spark.executorEnv.DLOBD_TRACE=off", "spark.yarn.appMasterEnv.DLOBD_TRACE=off"}
-        summed = submit_command.command_of(replace(experiment, record_every_steps=7), target, tmp_path)
-        assert not any(tracing.EVERY in word for word in (*summed.argv, *summed.environment))
-        monkeypatch.delenv(tracing.SWITCH)
-        summed = submit_command.command_of(replace(experiment, record_every_steps=7), target, tmp_path)
-        assert summed.environment == {**on.environment, tracing.EVERY: "7"}
-        added = set(summed.argv) - set(on.argv)
-        assert added == {f"spark.{name}.{tracing.EVERY}=7" for name in ("executorEnv", "yarn.appMasterEnv")}
         # nor does any JVM write the lines that only an analysis needs
         for command, told in ((on, True), (off, False)):
             jvms = [word for word in (*command.argv, *command.environment.values()) if "-Xlog:" in word]
