@@ -5,6 +5,7 @@ Figures, tables and sentences are those of the terminal reports.
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -36,6 +37,9 @@ MOST_LANES = 8
 
 MOST_RANKS = 40
 """Maximum ranks in the chart of ranks: those with the slowest median step."""
+
+MOST_RECORD_BYTES = 200_000
+"""Maximum size of run.json in the page. The record of 64 executors has 0.5 MB; of two executors, 50 KB."""
 
 DARK = ("#0072B2", "#882255")
 """Colours of layers that need white text."""
@@ -117,6 +121,7 @@ def _view(source: Source, label: str, charts: dict[str, Any], shared: dict[str, 
         "sampled": bool(charts["usage"]),
         "recording": sentences.recording(run.overhead),
         "command": shlex.join(run.command),
+        "recorded": _has_small_record(source),
         "differs": own_settings(run, shared),
     }
 
@@ -157,8 +162,12 @@ def _charts(source: Source) -> dict[str, object]:
         "epochs": [[row.epoch, row.loss, row.test_accuracy] for row in run.epochs],
         "usage": _points(source),
         "cores": run.resources.hosts[0].cores if run.resources else None,
-        "record": source.record,
+        "record": source.record if _has_small_record(source) else None,
     }
+
+
+def _has_small_record(source: Source) -> bool:
+    return len(json.dumps(source.record, default=str)) <= MOST_RECORD_BYTES
 
 
 def _events(run: Run, events: Sequence[Event], attribution: Attribution | None) -> list[list[object]]:

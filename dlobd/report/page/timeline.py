@@ -20,7 +20,7 @@ from dlobd.attribution.trace import SEGMENT_LAYERS, Attribution, Segments, Span,
 from dlobd.columns import NONE, Ints, Numbers, ints, starts_of_runs
 from dlobd.layers import UNATTRIBUTED
 
-MOST_PARTS = 8_000
+MOST_PARTS = 16_000
 """Maximum number of parts of slices; with more, short neighbours are aggregated."""
 
 MOST_LANES, MOST_ROWS, MOST_NAMES = 40, 32, 400

@@ -305,7 +305,7 @@ def _tip(page: Page, mark: Locator) -> str:
 
 def test_hovering_a_slice_gives_its_source_and_resolution(opened: Open, written: Written) -> None:
     with opened(written("quick-run")) as found:
-        slices = found.page.locator("#timeline .segment_marks path")
+        slices = found.page.locator("#timeline .segment_marks rect")
         widest = slices.evaluate_all(
             "all => all.map(one => one.getBoundingClientRect().width).reduce((b, w, i, a) => w > a[b] ? i : b, 0)"
         )
@@ -385,7 +385,7 @@ def test_a_zoom_shows_what_was_drawn_together(opened: Open, written: Written) ->
 
 def test_a_click_lists_the_spans(opened: Open, written: Written) -> None:
     with opened(written("quick-run")) as found:
-        slices = found.page.locator("#timeline .segment_marks path")
+        slices = found.page.locator("#timeline .segment_marks rect")
         widest = slices.evaluate_all(
             "all => all.map(one => one.getBoundingClientRect().width).reduce((b, w, i, a) => w > a[b] ? i : b, 0)"
         )

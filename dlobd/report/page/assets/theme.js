@@ -75,13 +75,13 @@ async function draw(one) {
   const width = Math.max(260, Math.floor(one.element.clientWidth));
   if (one.width === width) return;
   one.width = width;
+  if (!one.build) { one.done(width); return; }
   if (one.result) one.result.finalize();
   one.result = await vegaEmbed(one.element, { $schema: "https://vega.github.io/schema/vega-lite/v6.json", config: CONFIG, ...one.build(width) },
     { mode: "vega-lite", renderer: "svg", actions: false, ast: true, defaultStyle: false, logLevel: 1, tooltip: showTip });
-  if (one.done) one.done(one.result.view, width);
 }
 
-// `build` returns the specification for a width; `done` is called after each drawing.
+// `build` returns Vega-Lite's specification for a width; without it, `done` draws the chart.
 function chart(label, build, done, element) {
   const at = element || make("div", { class: "chart", role: "img", "aria-label": label });
   charts.push({ element: at, build, done });

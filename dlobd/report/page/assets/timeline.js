@@ -1,6 +1,8 @@
 // The timeline merges slices by pixels, so that each zoom level draws a few thousand at most. Sums are exact.
 const ROW = 17;
 const NARROW = 2; // pixels; narrower neighbours in one row are merged
+const CHARACTER = 6; // pixels, on average
+const MOST_BOXES = 2000;
 const LISTED = 400;
 
 function sliceOf(found, row) {
@@ -37,74 +39,84 @@ function described(found, slice) {
   return `${count} merged spans: lane ${lane}, ${where}\n${lines.join("\n")}${left ? `\nand ${left} more names` : ""}`;
 }
 
-// Compute the boxes of the range [low, high], with narrow slices merged.
-function drawn(found, slices, low, high, width, places) {
+// Compute the boxes of the range [low, high]. Narrow slices are merged, so far that at most MOST_BOXES are drawn.
+function drawn(found, slices, low, high, width, narrow = NARROW) {
   const scale = width / (high - low), result = [], open = new Map();
   for (const slice of slices) {
     if (slice.end < low || slice.start > high) continue;
     const key = slice.lane * 64 + slice.depth, last = open.get(key);
-    const wide = (slice.end - slice.start) * scale >= NARROW;
-    if (!wide && last && !last.wide && (slice.end - last.start) * scale < 2 * NARROW) {
+    const wide = (slice.end - slice.start) * scale >= narrow;
+    if (!wide && last && (slice.end - last.start) * scale < 2 * narrow) {
       last.end = Math.max(last.end, slice.end);
       last.gathered.push(slice);
       continue;
     }
-    const one = { start: slice.start, end: slice.end, gathered: [slice], wide };
+    const one = { lane: slice.lane, depth: slice.depth, start: slice.start, end: slice.end, gathered: [slice] };
     if (!wide) open.set(key, one); else open.delete(key);
     result.push(one);
   }
-  return result.map((one) => {
-    const [first] = one.gathered;
-    const slice = one.gathered.length === 1 ? first : { ...first, start: one.start, end: one.end, more: "", parts: merged(one.gathered.flatMap((each) => each.parts)) };
-    const y = places[slice.lane] + slice.depth, [largest] = slice.parts;
-    const from = Math.max(slice.start, low), until = Math.min(slice.end, high);
-    const room = (until - from) * scale - 6;
-    const count = counted(slice);
-    return { x: from / 1e9, x2: Math.max(until, from + 0.7 / scale) / 1e9, y: y + 0.05, y2: y + 0.93, middle: y + 0.5,
-      fill: fillOf(largest.layer, 0), dark: DARK.has(colourOf(largest.layer)), plain: !colourOf(largest.layer), room,
-      text: room > 24 ? cut(count === 1 ? largest.name : `${count} × ${largest.name}`, 120) : "", tip: described(found, slice), slice };
-  });
+  return result.length > MOST_BOXES ? drawn(found, slices, low, high, width, 2 * narrow) : result;
 }
 
+const sliceIn = (box) => (box.gathered.length === 1 ? box.gathered[0]
+  : { ...box.gathered[0], start: box.start, end: box.end, more: "", parts: merged(box.gathered.flatMap((slice) => slice.parts)) });
+
+function ticksOf(low, high, most) {
+  const unit = 10 ** Math.floor(Math.log10((high - low) / most));
+  const step = unit * [1, 2, 5, 10].find((factor) => (high - low) / (unit * factor) <= most);
+  const first = Math.ceil(low / step), digits = Math.max(0, -Math.floor(Math.log10(step)));
+  return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, place) => [(first + place) * step, ((first + place) * step).toFixed(digits)]);
+}
+
+// The browser draws the timeline without Vega, which needs ten times as long for a frame.
 function timelineOf(found, run) {
   const slices = found.slices.map((row) => sliceOf(found, row)).sort((left, right) => left.start - right.start || left.depth - right.depth);
   const places = [];
   let total = 0;
   for (const lane of found.lanes) { places.push(total); total += lane.rows + 0.4; }
-  const wall = Math.max(found.wall_ns || 1, DATA.longest_ns); // runs have the same axis
-  const state = { low: 0, high: wall, view: null, pad: 0, width: 0, dragged: false };
+  const wall = Math.max(found.wall_ns || 1, DATA.longest_ns), height = Math.ceil(total * ROW); // runs have the same axis
+  const state = { low: 0, high: wall, pad: 0, width: 0, dragged: false };
   const status = make("span", { class: "note", role: "status" });
   const detail = make("div", { class: "detail", tabindex: "-1" });
+  const layers = Object.fromEntries(["role-axis-grid", "segment_marks", "oncolour_marks", "ondark_marks", "role-axis-label"].map((name) => [name, svg("g", { class: name })]));
 
-  const element = chart(`Timeline of ${found.lanes.length} lanes of run ${run.id}`, (width) => {
-    const left = width > 640 ? 118 : 74;
-    state.pad = left;
-    state.width = width - left - 12;
-    const x = Q("x", { scale: { domainMin: { expr: "low" }, domainMax: { expr: "high" }, nice: false, zero: false }, axis: secondsAxis("seconds since the window's start") });
-    const y = Q("y", { scale: rows(total), axis: null });
-    const lanes = found.lanes.map((lane, place) => ({ y: places[place] + 0.5, name: lane.name, tip: lane.name, line: places[place] - 0.2 }));
-    const words = (name) => ({ data: { name }, name, mark: { type: "text", align: "left", baseline: "middle", dx: 3, fontSize: 10.5, limit: { expr: "datum.room" } },
-      encoding: { x: Q("x"), y: Q("middle", { axis: null }), text: { field: "text", type: "nominal" }, ...TIP } });
-    return { ...frame(width, Math.ceil(total * ROW), { left, right: 12, top: 2, bottom: 36 }, [
-      { data: { values: lanes }, name: "lanes", mark: { type: "rule" }, encoding: { y: Q("line", { scale: rows(total), axis: null }) } },
-      { data: { name: "slices" }, name: "segment", mark: { type: "rect", clip: true, strokeWidth: 0.4 }, encoding: { x, x2: { field: "x2" }, y, y2: { field: "y2" }, fill: literal("fill"), ...TIP } },
-      words("oncolour"), words("ondark"), names(lanes, left - 12),
-    ]), params: [{ name: "low", value: state.low / 1e9 }, { name: "high", value: state.high / 1e9 }],
-    datasets: { slices: [], oncolour: [], ondark: [] } };
-  }, (view) => {
-    state.view = view;
-    view.addEventListener("click", (event, item) => { if (!state.dragged && item && item.datum && item.datum.slice) select(item.datum.slice); });
+  const element = chart(`Timeline of ${found.lanes.length} lanes of run ${run.id}`, null, (width) => {
+    state.pad = width > 640 ? 118 : 74;
+    state.width = width - state.pad - 12;
+    const heads = found.lanes.flatMap((lane, place) => {
+      const name = svg("text", { x: state.pad - 8, y: (places[place] + 0.5) * ROW + 4, "text-anchor": "end" }, cut(lane.name, Math.floor((state.pad - 12) / CHARACTER)));
+      name.tip = () => lane.name;
+      return [svg("line", { x1: state.pad, x2: state.pad + state.width, y1: (places[place] - 0.2) * ROW, y2: (places[place] - 0.2) * ROW }), name];
+    });
+    const moving = svg("g", { transform: `translate(${state.pad} 0)` }, ...Object.values(layers));
+    const title = svg("text", { x: state.pad + state.width / 2, y: height + 30, "text-anchor": "middle" }, "seconds since the window's start");
+    element.replaceChildren(svg("svg", { width, height: height + 36 }, svg("g", { class: "lanes_marks" }, ...heads), moving, title));
     show();
   });
 
-  async function show() {
-    const boxes = drawn(found, slices, state.low, state.high, Math.max(100, state.width), places);
-    const labelled = boxes.filter((box) => box.text && !box.plain);
-    status.textContent = `${seconds(state.low)} to ${seconds(state.high)} s; ${boxes.length.toLocaleString("en")} slices drawn`;
-    host.dataset.low = state.low; host.dataset.high = state.high; host.dataset.slices = boxes.length;
-    if (!state.view) return;
-    await state.view.signal("low", state.low / 1e9).signal("high", state.high / 1e9).data("slices", boxes)
-      .data("oncolour", labelled.filter((box) => !box.dark)).data("ondark", labelled.filter((box) => box.dark)).runAsync();
+  function show() {
+    if (!state.width) return;
+    const { low, high } = state, scale = state.width / (high - low), labels = [], dark = [];
+    const boxes = drawn(found, slices, low, high, state.width);
+    layers.segment_marks.replaceChildren(...boxes.map((box) => {
+      const slice = sliceIn(box), [{ layer, name }] = slice.parts, count = counted(slice);
+      const from = (Math.max(box.start, low) - low) * scale, until = (Math.min(box.end, high) - low) * scale;
+      const y = (places[box.lane] + box.depth) * ROW, room = Math.floor((until - from - 6) / CHARACTER);
+      const mark = svg("rect", { x: from, y: y + 0.05 * ROW, width: Math.max(until - from, 0.7), height: 0.88 * ROW, style: `fill:${fillOf(layer, 0)}` });
+      mark.slice = slice;
+      mark.tip = () => described(found, slice);
+      if (room > 3 && colourOf(layer)) {
+        (DARK.has(colourOf(layer)) ? dark : labels).push(svg("text", { x: from + 3, y: y + 0.5 * ROW + 4 }, cut(count === 1 ? name : `${count} × ${name}`, room)));
+      }
+      return mark;
+    }));
+    layers.oncolour_marks.replaceChildren(...labels);
+    layers.ondark_marks.replaceChildren(...dark);
+    const ticks = ticksOf(low / 1e9, high / 1e9, Math.max(2, state.width / 110)).map(([at, text]) => [(at * 1e9 - low) * scale, text]);
+    layers["role-axis-grid"].replaceChildren(...ticks.map(([x]) => svg("line", { x1: x, x2: x, y1: 0, y2: height })));
+    layers["role-axis-label"].replaceChildren(...ticks.map(([x, text]) => svg("text", { x, y: height + 14, "text-anchor": "middle" }, text)));
+    status.textContent = `${seconds(low)} to ${seconds(high)} s; ${boxes.length.toLocaleString("en")} slices drawn`;
+    Object.assign(host.dataset, { low, high, slices: boxes.length });
   }
 
   let asked = false;
@@ -155,6 +167,9 @@ function timelineOf(found, run) {
     event.preventDefault();
     zoom(Math.exp((event.deltaY || event.deltaX) / 300), timeAt(event));
   }, { passive: false });
+  host.addEventListener("click", (event) => { if (!state.dragged && event.target.slice) select(event.target.slice); });
+  host.addEventListener("pointermove", (event) => showTip(null, event, null, event.target.tip ? event.target.tip() : ""));
+  host.addEventListener("pointerleave", () => { tip.hidden = true; });
   host.addEventListener("dblclick", (event) => zoom(0.25, timeAt(event)));
   let drag = null;
   host.addEventListener("pointerdown", (event) => { state.dragged = false; if (event.button === 0) drag = { x: event.clientX, low: state.low, high: state.high }; });
