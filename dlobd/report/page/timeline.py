@@ -7,6 +7,8 @@ are left, consist of these. The page merges further, by pixels.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, Self
@@ -24,7 +26,7 @@ MOST_PARTS = 16_000
 """Maximum number of parts of slices; with more, short neighbours are aggregated."""
 
 MOST_LANES, MOST_ROWS, MOST_NAMES = 40, 32, 400
-"""Maximum numbers of drawn lanes, of rows of a lane, and of names. Lanes and names with the most time are kept."""
+"""Maximum numbers of drawn lanes, of rows of a lane, and of names. Names with the most time are kept."""
 
 WALL_LANE = "wall time"
 """Name of the row that shows the layer at each time."""
@@ -184,10 +186,16 @@ def named(segments: Segments, kinds: Sequence[Name]) -> tuple[Ints, list[tuple[s
 
 
 def _drawn(trace: Trace, path: Segments) -> list[str]:
-    """Return the lanes with the largest parts of the wall time, in the order of the trace."""
+    """Return the lanes with the largest parts of the wall time, and the first lanes of each kind, in the order of the
+    trace."""
     spent_ns = np.bincount(path.lane, path.end_ns - path.start_ns, len(trace.spans.lanes)).tolist()
-    spent = dict(zip(trace.spans.lanes, spent_ns, strict=True))
-    kept = {*sorted(trace.lanes, key=lambda lane: -spent[lane])[:MOST_LANES]}
+    spent, before = dict(zip(trace.spans.lanes, spent_ns, strict=True)), Counter[str]()
+    ranked = []
+    for lane in trace.lanes:
+        kind = re.sub(r"\d+", "", lane)
+        ranked.append((-spent[lane], before[kind], lane))
+        before[kind] += 1
+    kept = {lane for *_, lane in sorted(ranked)[:MOST_LANES]}
     return [lane for lane in trace.lanes if lane in kept]
 
 

@@ -102,7 +102,7 @@ function timelineOf(found, run) {
       const slice = sliceIn(box), [{ layer, name }] = slice.parts, count = counted(slice);
       const from = (Math.max(box.start, low) - low) * scale, until = (Math.min(box.end, high) - low) * scale;
       const y = (places[box.lane] + box.depth) * ROW, room = Math.floor((until - from - 6) / CHARACTER);
-      const mark = svg("rect", { x: from, y: y + 0.05 * ROW, width: Math.max(until - from, 0.7), height: 0.88 * ROW, style: `fill:${fillOf(layer, 0)}` });
+      const mark = svg("rect", { x: from, y: y + 0.05 * ROW, width: Math.max(until - from, 0.7), height: 0.88 * ROW, fill: fillOf(layer, 0) });
       mark.slice = slice;
       mark.tip = () => described(found, slice);
       if (room > 3 && colourOf(layer)) {
@@ -183,7 +183,7 @@ function timelineOf(found, run) {
 
   const notes = ["Zoom with the buttons, the keys + and -, Ctrl and the mouse wheel, or a double click. Move with the mouse or the arrow keys. Hover over a slice for source and resolution; click to list its spans.", `${found.spans.toLocaleString("en")} spans in ${found.lanes.length - 1} lanes. Slices too narrow to draw are merged with their neighbours. A merged slice shows the number of spans and their exact total time.`];
   if (found.merged_below_ns) notes.push(`This page merges spans shorter than ${short(found.merged_below_ns)} at each zoom level. dlobd trace writes all spans of the bundle.`);
-  if (found.lanes_left_out) notes.push(`${found.lanes_left_out} lanes with a smaller part of the wall time are not drawn. dlobd trace writes all lanes.`);
+  if (found.lanes_left_out) notes.push(`${found.lanes_left_out} more lanes, with a smaller part of the wall time, are not drawn. dlobd trace writes all lanes.`);
   if (found.too_deep) notes.push(`${found.too_deep.toLocaleString("en")} spans are nested more deeply than the drawn rows.`);
   return [tools, host, ...notes.map((text) => paragraph(text, "note")), detail];
 }
