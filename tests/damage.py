@@ -147,7 +147,7 @@ def exported(bundle: Bundle) -> str:
     frames = RunBundle(bundle.path)
     for table in (frames.spans, frames.steps, frames.epochs):
         table()
-    return json.dumps([trace_events(trace, evidence.resources), otlp(trace, "run", evidence.anchors[0])])
+    return json.dumps(trace_events(trace, evidence.resources)) + "".join(otlp(trace, "run", evidence.anchors[0]))
 
 
 COMMANDS: tuple[Callable[[Bundle, str], object], ...] = (

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from dlobd.cli.options import RUNS, Out, RunRef
-from dlobd.cli.output import STDOUT, Force, Output, checked, write, writing
+from dlobd.cli.output import STDOUT, Force, Output, checked, opened, write, writing
 from dlobd.cli.series import find_run
 from dlobd.errors import BundleError, UsageError
 
 if TYPE_CHECKING:
     from dlobd.bundle.store import Bundle
-    from dlobd.evidence.evidence import Evidence
     from dlobd.schema import ClockAnchor
 
 
@@ -39,28 +37,28 @@ def _mlperf_log(bundle: Bundle, output: Path) -> None:
     from dlobd.evidence.evidence import Evidence
     from dlobd.report.export.mlperf_log import RULES, mlperf_log
 
-    write(output, mlperf_log(bundle.read(), _anchor(Evidence(bundle.path))))
+    write(output, mlperf_log(bundle.read(), _anchor(Evidence(bundle.path).own_anchors, bundle)))
     rules, log = shlex.quote(str(RULES)), shlex.quote(str(output))
     if output != STDOUT:
         print(f"check: python -m mlperf_logging.compliance_checker --config {rules} {log}")
 
 
 def _otlp(bundle: Bundle, output: Path) -> None:
-    from dlobd.evidence.evidence import Evidence
     from dlobd.report.export.otlp import otlp
-    from dlobd.timeline.assemble import assemble
+    from dlobd.timeline.assemble import read
 
-    evidence = Evidence(bundle.path)
-    request = otlp(assemble(evidence), bundle.read().run_id, _anchor(evidence))
-    write(output, json.dumps(request, separators=(",", ":")) + "\n")
+    trace, _ = read(bundle.path)
+    request = otlp(trace, bundle.read().run_id, _anchor(trace.anchors, bundle))
+    with writing(output) as beside, opened(beside) as stream:
+        stream.writelines(request)
 
 
-def _anchor(evidence: Evidence) -> ClockAnchor:
+def _anchor(anchors: Sequence[ClockAnchor], bundle: Bundle) -> ClockAnchor:
     """Return the clock anchor to convert all times: a single one keeps their order if the wall clock was adjusted.
-    Raises BundleError if the evidence has no anchor."""
-    if not evidence.anchors:
-        raise BundleError(f"{evidence.path} does not record the wall-clock time of its window.", "export another run")
-    return evidence.anchors[0]
+    Raises BundleError if there is no anchor."""
+    if not anchors:
+        raise BundleError(f"{bundle.path} does not record the wall-clock time of its window.", "export another run")
+    return anchors[0]
 
 
 def _table(name: str) -> Callable[[Bundle, Path], None]:
@@ -70,12 +68,14 @@ def _table(name: str) -> Callable[[Bundle, Path], None]:
         from dlobd.measures.frames import RunBundle
         from dlobd.report.export import frame_file
 
-        frame = getattr(RunBundle(bundle.path), name)()
-        if output.suffix == ".parquet":
-            with writing(output) as beside:
-                frame_file.write_parquet(frame, beside)
-        else:
-            write(output, frame_file.csv_text(frame))
+        run = RunBundle(bundle.path)
+        parts = run.span_parts() if name == "spans" else [getattr(run, name)()]
+        with writing(output) as beside:
+            if output.suffix == ".parquet":
+                frame_file.write_parquet(parts, beside)
+            else:
+                with opened(beside) as stream:
+                    frame_file.write_csv(parts, stream)
 
     return written
 

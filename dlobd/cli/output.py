@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -52,13 +52,14 @@ def shown(path: Path) -> Path:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file and print its path. Characters that UTF-8 cannot encode are escaped.
-    Raises UsageError if the file cannot be written."""
-    with (
-        writing(path) as temporary,
-        open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file,
-    ):
+    """Write a file and print its path. Raises UsageError if the file cannot be written."""
+    with writing(path) as temporary, opened(temporary) as file:
         file.write(text)
+
+
+def opened(path: Path) -> TextIO:
+    """Open a file to write text. Characters that UTF-8 cannot encode are escaped."""
+    return open(path, "w", encoding="utf-8", errors="backslashreplace", newline="")
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dlobd.cli.options import RUNS, Out, RunRef
-from dlobd.cli.output import STDOUT, Force, Output, checked, writing
+from dlobd.cli.output import STDOUT, Force, Output, checked, opened, writing
 from dlobd.cli.series import find_run
 from dlobd.errors import UsageError
 
@@ -31,19 +31,17 @@ def trace(
         raise UsageError(f"--to {to_s:g} is not after --from {from_s:g}.", "name a later end")
     bundle = find_run(run, out)
     file = checked(output, bundle.path / "trace.json", (".json",), force)
-    from dlobd.evidence.evidence import Evidence
     from dlobd.report.export.perfetto import Selection, events, members
-    from dlobd.timeline.assemble import assemble
+    from dlobd.timeline.assemble import read
 
-    evidence = Evidence(bundle.path)
-    found = assemble(evidence)
+    found, sampled = read(bundle.path)
     selection = Selection(int(from_s * 1e9), None if to_s is None else int(to_s * 1e9), (lanes or "*").split(","))
     if not selection.has_lane(found.lanes):
         raise UsageError(f"--lanes {lanes}: the run has no such lane.", f"choose from {', '.join(found.lanes)}")
     encode = json.JSONEncoder(separators=(",", ":")).encode
-    with writing(file) as temporary, open(temporary, "w", encoding="utf-8") as stream:
+    with writing(file) as temporary, opened(temporary) as stream:
         stream.write('{"traceEvents":[')
-        for number, event in enumerate(events(found, evidence.resources, selection)):
+        for number, event in enumerate(events(found, sampled, selection)):
             stream.write(f"{',' if number else ''}\n{encode(event)}")
         stream.write(f"],{encode(members(found))[1:]}\n")
     if file != STDOUT:

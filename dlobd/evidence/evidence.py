@@ -131,16 +131,17 @@ class Evidence:
     @cached_property
     def anchors(self) -> tuple[schema.ClockAnchor, ...]:
         """Wall-clock anchors of the client and of every recorded process."""
-        return (*self._own_anchors, *(anchor for process in self.processes for anchor in process.anchors))
+        return (*self.own_anchors, *(anchor for process in self.processes for anchor in process.anchors))
 
     @cached_property
-    def _own_anchors(self) -> list[schema.ClockAnchor]:
+    def own_anchors(self) -> list[schema.ClockAnchor]:
+        """Wall-clock anchors of the client."""
         return [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
 
     @property
     def domain(self) -> str:
         """The clock domain of the client, and of the window: host and boot."""
-        return self._own_anchors[0].domain
+        return self.own_anchors[0].domain
 
     @property
     def host(self) -> str:
@@ -150,7 +151,7 @@ class Evidence:
     @cached_property
     def clock_differences_ns(self) -> list[int]:
         """Wall clock minus monotonic clock at each reading of both."""
-        every = (*self._own_anchors, *(anchor for process in self._recorded for anchor in process.anchors))
+        every = (*self.own_anchors, *(anchor for process in self._recorded for anchor in process.anchors))
         return [anchor.wall_ns - anchor.monotonic_ns for anchor in every]
 
     @cached_property
@@ -184,7 +185,7 @@ class Evidence:
     @cached_property
     def alignment(self) -> Alignment:
         """The conversion of other hosts' clocks to the clock of the window."""
-        reference = self._own_anchors if self._documents.has(files.WINDOW) else []
+        reference = self.own_anchors if self._documents.has(files.WINDOW) else []
         return Alignment(reference, self._recorded, logs_of(self.path))
 
     @cached_property

@@ -6,6 +6,7 @@ runs are comparable.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import cached_property
@@ -18,7 +19,7 @@ import pandas as pd
 
 from dlobd.attribution.trace import Trace
 from dlobd.bundle.store import Bundle, find
-from dlobd.columns import NONE, Codes, Ints, ints
+from dlobd.columns import NONE, Codes, Ints, Numbers, ints
 from dlobd.errors import BundleError
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.resources import SampledHost
@@ -47,7 +48,11 @@ SPANS = _columns("""
     bool: truncated
     object: attrs
 """)
-"""Columns of `RunBundle.spans`. `attrs` contains a dict; `parent` is empty for the outermost spans of a lane."""
+"""Columns of `RunBundle.spans`. `attrs` contains a dict, which rows may share; `parent` is empty for the outermost
+spans of a lane."""
+
+PART = 1 << 17
+"""Rows of a part of the spans."""
 
 ATTRIBUTION = _columns("""
     str: layer group
@@ -137,14 +142,24 @@ class RunBundle:
 
     def spans(self) -> pd.DataFrame:
         """Return a row per span of any process, with the columns `SPANS`, in the order of the start."""
+        attributes = np.array([*self.trace.spans.attributes, None], object)[:-1]
+        rows = self._order
+        return self._frame(self._span_columns(rows) | {"attrs": attributes[self.trace.spans.attrs[rows]]}, SPANS)
+
+    def span_parts(self) -> Iterator[pd.DataFrame]:
+        """Yield the rows of `spans` in parts of `PART` rows, for files: repeated texts are categories, attributes are
+        JSON text."""
+        attrs = [json.dumps(one, default=str) for one in self.trace.spans.attributes]
+        kinds = {name: "category" if kind in ("str", "object") else kind for name, kind in SPANS.items()}
+        kinds |= {"id": "object", "parent": "object"}
+        order = self._order
+        for rows in np.split(order, range(PART, len(order), PART)):
+            yield self._frame(self._span_columns(rows) | {"attrs": _texts(attrs, self.trace.spans.attrs[rows])}, kinds)
+
+    @property
+    def _order(self) -> Ints:
         spans = self.trace.spans
-        order = np.lexsort((-spans.end_ns, spans.start_ns))
-        outer = spans.parent[order]
-        parents = np.full(len(order), "", object)
-        parents[outer != NONE] = list(map(_encoded, spans.ids(outer[outer != NONE])))
-        attrs = [dict(spans.attributes[place]) for place in spans.attrs[order].tolist()]
-        own = {"id": list(map(_encoded, spans.ids(order))), "parent": parents, "attrs": attrs}
-        return self._frame(self._span_columns(order) | own, SPANS)
+        return np.lexsort((-spans.end_ns, spans.start_ns))
 
     def attribution(self) -> pd.DataFrame:
         """Return a row per layer and for `unattributed`, with the columns `ATTRIBUTION`."""
@@ -207,28 +222,41 @@ class RunBundle:
         return frame
 
     def _span_columns(self, rows: Ints) -> dict[str, Any]:
-        """Return the columns of spans that need no text per span."""
+        """Return the columns of spans, without their attributes."""
         spans = self.trace.spans
         origins, kinds, start_ns, end_ns = spans.origins, spans.kinds, spans.start_ns[rows], spans.end_ns[rows]
-
-        def texts(values: Iterable[str], codes: Codes) -> Any:
-            return np.array([*map(_encoded, values)], object)[codes[rows]]
-
+        kind, origin, outer = spans.kind[rows], spans.origin[rows], spans.parent[rows]
         return {
-            "layer": texts((kind.layer for kind, _ in kinds), spans.kind),
-            "name": texts((kind.text(detail) for kind, detail in kinds), spans.kind),
-            "lane": texts((origin.lane for origin in origins), spans.origin),
-            "source": texts((origin.source for origin in origins), spans.origin),
-            "host": texts((origin.process.host for origin in origins), spans.origin),
-            "role": texts((origin.process.role for origin in origins), spans.origin),
-            "index": ints([origin.process.index for origin in origins])[spans.origin[rows]],
-            "pid": ints([origin.process.pid for origin in origins])[spans.origin[rows]],
+            "id": self._ids(rows),
+            "parent": np.where(outer == NONE, "", self._ids(outer)),
+            "layer": _texts((kind.layer for kind, _ in kinds), kind),
+            "name": _texts((kind.text(detail) for kind, detail in kinds), kind),
+            "lane": _texts((origin.lane for origin in origins), origin),
+            "source": _texts((origin.source for origin in origins), origin),
+            "host": _texts((origin.process.host for origin in origins), origin),
+            "role": _texts((origin.process.role for origin in origins), origin),
+            "index": ints([origin.process.index for origin in origins])[origin],
+            "pid": ints([origin.process.pid for origin in origins])[origin],
             "resolution_ns": spans.resolution_ns[rows],
             "truncated": spans.truncated[rows],
             "start_ns": start_ns - self.trace.start_ns,
             "end_ns": end_ns - self.trace.start_ns,
             "duration_ns": end_ns - start_ns,
         }
+
+    def _ids(self, rows: Ints) -> Any:
+        """Return the IDs of spans; any text for NONE."""
+        spans = self.trace.spans
+        before = np.array([_encoded(origin.id) for origin in spans.origins], object)[spans.origin[rows]]
+        numbers = spans.number[rows]
+        return before + np.where(numbers == NONE, "", numbers.astype(np.dtypes.StringDType()).astype(object))
+
+
+def _texts(values: Iterable[str], codes: Codes) -> pd.Categorical:
+    """Return a column of repeated texts."""
+    texts = Numbers[str]()
+    places = np.array([texts[_encoded(value)] for value in values], np.int32)
+    return pd.Categorical.from_codes(places[codes], pd.Index(list(texts), dtype="object"))
 
 
 def _encoded(text: str) -> str:

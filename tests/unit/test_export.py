@@ -46,6 +46,12 @@ def table(text: str, columns: dict[str, str]) -> pd.DataFrame:
     return pd.read_csv(io.StringIO(text), dtype=columns, keep_default_na=False, na_values={"loss": [""]})
 
 
+def _csv(*parts: pd.DataFrame) -> str:
+    stream = io.StringIO(newline="")
+    frame_file.write_csv(parts, stream)
+    return stream.getvalue()
+
+
 def parquet(path: Path) -> pd.DataFrame:
     with path.open("rb") as file:
         return fastparquet.ParquetFile(file).to_pandas()
@@ -95,14 +101,14 @@ def test_a_table_can_be_read_back(name: str, tmp_path: Path) -> None:
 
 def test_names_and_missing_numbers_survive_csv() -> None:
     frame = pd.DataFrame({"name": HOSTILE, "ns": range(len(HOSTILE)), "attrs": [{"of": name} for name in HOSTILE]})
-    text = frame_file.csv_text(frame)
+    text = _csv(frame)
     found = pd.read_csv(io.StringIO(text), keep_default_na=False, lineterminator="\n", engine="c")
     assert found["name"].tolist() == HOSTILE
     assert found["ns"].tolist() == frame["ns"].tolist()
     assert [json.loads(one)["of"] for one in found["attrs"]] == HOSTILE
     assert text.encode()
     frame = pd.DataFrame({"ns": [1, None], "loss": [None, 0.5]}).astype({"ns": "Int64", "loss": "float64"})
-    assert pd.read_csv(io.StringIO(frame_file.csv_text(frame))).isna().to_numpy().tolist() == [
+    assert pd.read_csv(io.StringIO(_csv(frame))).isna().to_numpy().tolist() == [
         [False, True],
         [True, False],
     ]
@@ -263,7 +269,7 @@ def _trace() -> Trace:
 @pytest.fixture
 def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> store.Bundle:
     stand_in = ModuleType("dlobd.timeline.assemble")
-    stand_in.assemble = lambda evidence: _trace()  # type: ignore[attr-defined]
+    stand_in.read = lambda bundle: (_trace(), None)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "dlobd.timeline.assemble", stand_in)
     bundle = store.create(tmp_path, "softmax-mnist")
     bundle.write(run_record(bundle.run_id))

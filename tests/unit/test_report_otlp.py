@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from dlobd.attribution.trace import Trace
 from dlobd.evidence.evidence import Evidence
-from dlobd.report.export.otlp import otlp
+from dlobd.report.export.otlp import otlp as pieces
 from dlobd.schema import ClockAnchor, Event, Process
 from dlobd.spans import SpanKind
 from dlobd.timeline.assemble import assemble
@@ -22,6 +22,12 @@ from tests.strategies import span, trace_of, traces
 DATA = Path(__file__).parents[1] / "data"
 ANCHOR = ClockAnchor("domain", 5_000, 1_700_000_000_000_000_000, 10)
 WALL_NS = ANCHOR.wall_ns - ANCHOR.monotonic_ns
+
+
+def otlp(trace: Trace, run_id: str, anchor: ClockAnchor) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads("".join(pieces(trace, run_id, anchor)))
+    return found
+
 
 SPAN = {
     "traceId": str,

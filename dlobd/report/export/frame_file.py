@@ -1,4 +1,4 @@
-"""Export of a data frame of `dlobd.measures.frames` as CSV or Parquet.
+"""Export of a data frame of `dlobd.measures.frames` as CSV or Parquet, in parts that follow each other.
 
 In both formats, columns of dicts, such as the attributes of spans, become JSON text.
 """
@@ -7,35 +7,39 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TextIO
 
 import fastparquet
 import pandas as pd
 
 
-def csv_text(frame: pd.DataFrame) -> str:
-    """Convert a frame to CSV with a header. All text is quoted, because names may contain commas, quotes and newlines.
-    A missing number is an empty cell."""
-    text: str = _flat(frame).to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-    return text
+def write_csv(parts: Iterable[pd.DataFrame], stream: TextIO) -> None:
+    """Write CSV with a header. All text is quoted, because names may contain commas, quotes and newlines. A missing
+    number is an empty cell."""
+    for number, part in enumerate(parts):
+        flat = _flat(part)
+        flat.to_csv(stream, index=False, header=not number, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
 
 
-def write_parquet(frame: pd.DataFrame, path: Path) -> None:
+def write_parquet(parts: Iterable[pd.DataFrame], path: Path) -> None:
     """Write a Parquet file compressed by zstd, with a dictionary for each column of repeated texts. The run's ID,
     status and reason are in its pandas metadata."""
-    flat = _flat(frame)
-    texts = [name for name, kind in flat.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
-    kinds = {name: "category" if flat[name].nunique() * 2 <= len(flat) else "object" for name in texts}
-    fastparquet.write(str(path), flat.astype(kinds), write_index=False, compression="ZSTD")
+    kinds: dict[str, str] = {}
+    for number, part in enumerate(parts):
+        flat = _flat(part)
+        for name, kind in flat.dtypes.items():
+            if not number and not pd.api.types.is_numeric_dtype(kind) and kind != "category":
+                kinds[str(name)] = "category" if flat[name].nunique() * 2 <= len(flat) else "object"
+        frame = flat.astype(kinds)
+        fastparquet.write(str(path), frame, write_index=False, compression="ZSTD", append=bool(number))
 
 
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a copy with dicts replaced by JSON text."""
-    flat = frame.copy()
-    for name, kind in frame.dtypes.items():
-        if not pd.api.types.is_numeric_dtype(kind):
-            flat[name] = frame[name].map(_text)
-    return flat
+    dicts = [name for name, kind in frame.dtypes.items() if kind == "object"]
+    return frame.assign(**{str(name): frame[name].map(_text) for name in dicts})
 
 
 def _text(value: object) -> str:

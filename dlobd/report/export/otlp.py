@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 
 import numpy as np
 
@@ -20,8 +20,9 @@ from dlobd import __version__
 from dlobd.attribution.attribute import attribute, nested, releases
 from dlobd.attribution.layer_times import own_quality
 from dlobd.attribution.trace import Span, Trace
-from dlobd.columns import NONE
+from dlobd.columns import NONE, Ints, Numbers, ints
 from dlobd.layers import UNATTRIBUTED
+from dlobd.report.export.perfetto import blocks
 from dlobd.schema import ClockAnchor, Event, Process
 
 INTERNAL = 1
@@ -33,9 +34,9 @@ OWN = "dlobd."
 Json = dict[str, object]
 
 
-def otlp(trace: Trace, run_id: str, anchor: ClockAnchor) -> Json:
-    """Build the request as one JSON object; `anchor` maps the monotonic clock to wall-clock time. Raises BundleError
-    like `dlobd.attribution.attribute.attribute`."""
+def otlp(trace: Trace, run_id: str, anchor: ClockAnchor) -> Iterator[str]:
+    """Yield the pieces of the request as one JSON object; `anchor` maps the monotonic clock to wall-clock time. Raises
+    BundleError like `dlobd.attribution.attribute.attribute`."""
     return _Exporter(trace, run_id, anchor).request()
 
 
@@ -46,36 +47,41 @@ class _Exporter:
         self.trace, self.run_id, self.anchor = trace, run_id, anchor
         self.columns = nested(trace)
         self.lane = trace.spans.lane[self.columns.row]
+        self.first = np.searchsorted(self.lane, np.arange(len(trace.spans.lanes)))
         self.trace_id = _digest(32, run_id)
         self.root_id = _digest(16, run_id, "window")
         wait, by, at_ns = releases(trace, self.columns)
-        self.released_by = dict(zip(wait.tolist(), zip(by.tolist(), at_ns.tolist(), strict=True), strict=True))
+        self.released_by, self.released_ns = np.full((2, len(self.lane)), NONE)
+        self.released_by[wait], self.released_ns[wait] = by, at_ns
 
-    def request(self) -> Json:
-        """Group the spans by process. The first process is that of the main lane, with the root span."""
-        of_trace, columns = self.trace.spans, self.columns
-        main = next((span.process for span in of_trace.rows(np.flatnonzero(of_trace.lane == 0)[:1])), None)
-        spans: dict[Process | None, list[Json]] = defaultdict(list)
-        spans[main].append(self.root())
-        bounds = columns.start_ns.tolist(), columns.end_ns.tolist(), columns.outer.tolist()
-        for place, (span, *one) in enumerate(zip(of_trace.rows(columns.row), *bounds, strict=True)):
-            spans[span.process].append(self.exported(place, span, *one))
-        scope = {"name": "dlobd", "version": __version__}
-        return {
-            "resourceSpans": [
-                {"resource": {"attributes": _resource(process)}, "scopeSpans": [{"scope": scope, "spans": found}]}
-                for process, found in spans.items()
-            ]
-        }
+    def request(self) -> Iterator[str]:
+        """Yield the spans by process. The first process is that of the main lane, with the root span."""
+        of_trace, encode = self.trace.spans, json.JSONEncoder(separators=(",", ":")).encode
+        processes = Numbers[Process | None]()
+        main = of_trace.origin[np.flatnonzero(of_trace.lane == 0)[:1]].tolist()
+        processes[of_trace.origins[main[0]].process if main else None] = 0
+        number = ints([processes[origin.process] for origin in of_trace.origins])[of_trace.origin[self.columns.row]]
+        order = np.argsort(number, kind="stable")
+        bounds = np.searchsorted(number[order], np.arange(len(processes) + 1)).tolist()
+        scope = encode({"name": "dlobd", "version": __version__})
+        yield '{"resourceSpans":['
+        for place, process in enumerate(processes):
+            places = order[bounds[place] : bounds[place + 1]]
+            if place and not len(places):
+                continue
+            resource = encode({"attributes": _resource(process)})
+            yield f'{"," if place else ""}{{"resource":{resource},"scopeSpans":[{{"scope":{scope},"spans":['
+            spans = chain(() if place else [self.root()], self.exported(places))
+            yield from (f"{',' if at else ''}\n{encode(span)}" for at, span in enumerate(spans))
+            yield "]}]}"
+        yield "]}\n"
 
     def id_of(self, place: int) -> str:
         """Return the ID of a span, from its lane and place: damaged evidence may repeat a recorded ID."""
         if place == NONE:
             return self.root_id
         lane = int(self.lane[place])
-        return _digest(
-            16, self.run_id, self.trace.spans.lanes[lane], str(place - int(np.searchsorted(self.lane, lane)))
-        )
+        return _digest(16, self.run_id, self.trace.spans.lanes[lane], str(place - int(self.first[lane])))
 
     def root(self) -> Json:
         """Build the root span: the window, with times of layers as attributes, start-up and teardown as events."""
@@ -97,23 +103,28 @@ class _Exporter:
             ],
         }
 
-    def exported(self, place: int, span: Span, start_ns: int, end_ns: int, outer: int) -> Json:
-        """Build an OTLP span; recorded times become attributes if they differ from the attributed times."""
-        release, facts = self.released_by.get(place), _facts(span)
-        if (start_ns, end_ns) != (span.start_ns, span.end_ns):
-            facts["recorded_start_unix_nano"] = self.unix(span.start_ns)
-            facts["recorded_end_unix_nano"] = self.unix(span.end_ns)
-        facts |= {f"attrs.{key}": value for key, value in span.attrs.items()}
-        made = {
-            **self.times(start_ns, end_ns),
-            "traceId": self.trace_id,
-            "spanId": self.id_of(place),
-            "parentSpanId": self.id_of(outer),
-            "name": _text(span.name),
-            "kind": INTERNAL,
-            "attributes": _attributes(_own(facts)),
-        }
-        return made | {"links": [self.link(*release)]} if release else made
+    def exported(self, places: Ints) -> Iterator[Json]:
+        """Yield OTLP spans; recorded times become attributes if they differ from the attributed times."""
+        columns = self.columns.start_ns, self.columns.end_ns, self.columns.outer, self.released_by, self.released_ns
+        for some in blocks(places):
+            rows = zip(some.tolist(), *(column[some].tolist() for column in columns), strict=True)
+            spans = self.trace.spans.rows(self.columns.row[some])
+            for span, (place, start_ns, end_ns, outer, by, at_ns) in zip(spans, rows, strict=True):
+                facts = _facts(span)
+                if (start_ns, end_ns) != (span.start_ns, span.end_ns):
+                    facts["recorded_start_unix_nano"] = self.unix(span.start_ns)
+                    facts["recorded_end_unix_nano"] = self.unix(span.end_ns)
+                facts |= {f"attrs.{key}": value for key, value in span.attrs.items()}
+                made = {
+                    **self.times(start_ns, end_ns),
+                    "traceId": self.trace_id,
+                    "spanId": self.id_of(place),
+                    "parentSpanId": self.id_of(outer),
+                    "name": _text(span.name),
+                    "kind": INTERNAL,
+                    "attributes": _attributes(_own(facts)),
+                }
+                yield made | ({"links": [self.link(by, at_ns)]} if by != NONE else {})
 
     def link(self, by: int, at_ns: int) -> Json:
         """Build the link from a wait to the span that released it."""

@@ -77,7 +77,8 @@ def events(trace: Trace, sampled: SampledHost | None = None, selection: Selectio
     yield _order(_WALL_PID, _WALL_TID, 0)
     yield _order(_WALL_PID, _EVENTS_TID, 1)
     zero_ns, path = trace.start_ns, critical_path(attribute(trace))
-    yield from (_wall_slice(one, zero_ns) for one in path.where(selection.flags(path.start_ns, path.end_ns, zero_ns)))
+    for some in blocks(np.flatnonzero(selection.flags(path.start_ns, path.end_ns, zero_ns))):
+        yield from (_wall_slice(one, zero_ns) for one in path.rows(some))
     yield from _instants("startup", trace.startup, zero_ns)
     yield from _instants("teardown", trace.teardown, zero_ns)
 
@@ -88,16 +89,18 @@ def events(trace: Trace, sampled: SampledHost | None = None, selection: Selectio
     )
     pids: dict[Process, int] = {}
     tracks: dict[int, tuple[int, int]] = {}
+    numbers = {name: number for number, name in enumerate(spans.lanes)}
+    process_of = {numbers[origin.lane]: origin.process for origin in reversed(spans.origins)}
+    first = np.searchsorted(lane, np.arange(len(spans.lanes) + 1)).tolist()
     for position, name in enumerate(trace.lanes):
-        number = spans.lanes.index(name)
-        process = spans[int(np.argmax(spans.lane == number))].process
+        number = numbers[name]
+        process = process_of[number]
         if process not in pids:
             pids[process] = len(pids) + 2
             yield from (_name(pids[process], None, _title(process)), _order(pids[process], None, position + 1))
         pid, tid = tracks[number] = pids[process], position + 1
         yield from (_name(pid, tid, name), _order(pid, tid, position))
-        places = np.flatnonzero(kept & (lane == number))
-        for some in np.split(places, range(BLOCK, len(places), BLOCK)):
+        for some in blocks(first[number] + np.flatnonzero(kept[first[number] : first[number + 1]])):
             bounds = columns.start_ns[some].tolist(), columns.end_ns[some].tolist()
             for span, start_ns, end_ns in zip(spans.rows(columns.row[some]), *bounds, strict=True):
                 yield _slice(span, start_ns, end_ns, zero_ns, pid, tid)
@@ -105,6 +108,11 @@ def events(trace: Trace, sampled: SampledHost | None = None, selection: Selectio
     yield from _releases(trace, columns, kept, tracks)
     if sampled:
         yield from _counters(sampled, trace)
+
+
+def blocks(places: Ints) -> list[Ints]:
+    """Split places into blocks, so that few rows are in memory."""
+    return np.split(places, range(BLOCK, len(places), BLOCK))
 
 
 def microseconds(ns: int) -> float:
