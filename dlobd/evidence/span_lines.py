@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -18,6 +19,7 @@ from dlobd.bundle.reading import Damaged
 from dlobd.columns import NONE, Codes, Flags, Ints, Numbers
 from dlobd.evidence.recorded_spans import RecordedSpans, Wait
 from dlobd.layers import LAYERS
+from dlobd.spans import JsonMap
 
 MAX_NS = 2**60
 """Largest valid time, 36 years: a monotonic clock counts from the boot of its machine."""
@@ -79,10 +81,20 @@ _SPAN, _ANY = msgspec.json.Decoder(SpanLine), msgspec.json.Decoder(SpanLine | Be
 
 def decoded_line(text: bytes) -> SpanLine | BeginLine | EndLine | None:
     """Return a line of a span; None if it is damaged."""
+    line: SpanLine | BeginLine | EndLine
     try:
-        line: SpanLine | BeginLine | EndLine = _ANY.decode(text)
+        line = _ANY.decode(text)
     except (ValueError, RecursionError):
-        return None
+        # the decoder refuses half a surrogate pair, which the name of a file may have
+        value = reading.parse_json(text.decode(errors="replace"), JsonMap, infinite=True)
+        if isinstance(value, Damaged):
+            return None
+        attrs = json.dumps(value.pop("a", {}))
+        try:
+            line = msgspec.convert(value, SpanLine | BeginLine | EndLine)
+        except ValueError:
+            return None
+        line.a = Raw(attrs.encode())
     return line
 
 
