@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
@@ -34,7 +34,7 @@ from types import TracebackType
 from dlobd.schema import SCHEMA_VERSION
 from dlobd.spans import Fields, InstantKind, SpanKind
 from dlobd.tracing import clock, clock_sync, process_use
-from dlobd.tracing.summed_steps import EVERY, LeftOut, Sum, SummedSteps, total
+from dlobd.tracing.summed_steps import EVERY, LeftOut, Sum, SummedSteps
 
 FLUSH_S = 0.5
 """Longest time from recording a line to writing it."""
@@ -107,7 +107,7 @@ class OpenSpan:
         self._noted: dict[str, object] | None = None
         self._end_ns = 0
         self.written = ""  # kind of its last line
-        self.sums: Sequence[Sum] = ()  # at the end of a summed step
+        self.sums: list[Sum] | None = None  # at the end of a summed step
 
     def note(self, **attrs: object) -> None:
         """Add attributes that are known only at the end of the span, such as a number of bytes."""
@@ -160,7 +160,7 @@ class OpenSpan:
             return f'{{"k":"e","i":{self.id},"t":{self._end_ns}{noted}}}'
         if self.written:
             return ""
-        # This sets `_written` before it reads `_end_ns`, and `__exit__` sets `_end_ns` before it reads `_written`: the
+        # This sets `written` before it reads `_end_ns`, and `__exit__` sets `_end_ns` before it reads `written`: the
         # end is written in any interleaving of two threads.
         self.written = "b"
         end_ns = self._end_ns
@@ -298,8 +298,7 @@ class Recorder:
 
     def _write(self, entries: list[OpenSpan | dict[str, object]]) -> None:
         cost = self.cost
-        lines: list[str] = []
-        sums: Sequence[Sum] = ()
+        lines, sums = list[str](), list[Sum]()
         for entry in entries:
             if isinstance(entry, OpenSpan):
                 cost.spans += not entry.written
@@ -315,7 +314,7 @@ class Recorder:
                 _encode({"k": "sum", "l": kind.layer, "n": kind, "spans": spans, "ns": ns, "bytes": size})
                 for kind, spans, ns, size in sums
             ]
-            before, self._summed = self._summed, total(sums)
+            before, self._summed = self._summed, sum(spans for _, spans, _, _ in sums)
             with self._count_lock:
                 cost.left_out += self._summed - before
         try:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -118,11 +118,6 @@ class SummedSteps:
             self._inside = None if _waits(around.wait) and not all_entered else self._known[around.kind.layer]
             return
         self._step = self._inside = None
-
-
-def total(sums: Sequence[Sum]) -> int:
-    """Return the number of left-out spans."""
-    return sum([spans for _, spans, _, _ in sums])
 
 
 def _waits(wait: Fields | None) -> bool:
