@@ -59,7 +59,7 @@ def test_spark_without_yarn(dlobd, quick_run) -> None:
     assert "executor process up" in [event["event"] for event in run["startup"]]
     for executor in ("executor_0", "executor_1"):
         assert (ended.bundle.logs / "containers" / executor / "stderr").stat().st_size > 0
-        assert list((ended.bundle.spans / executor).glob("spans-*.jsonl"))
+        assert list((ended.bundle.spans / executor).glob("spans-*.jsonl.gz"))
     assert len(daemons_of(dlobd.work_dir)) == HADOOP_DAEMONS
 
 

@@ -23,6 +23,7 @@ from dlobd.evidence import log4j
 from dlobd.experiment import own_job
 from dlobd.recompute import computed
 from tests.captured import note_sizes
+from tests.recorded import lines_of
 
 KEEP = (
     "evidence/window.json",
@@ -52,7 +53,7 @@ KEEP = (
     "logs/containers/*/stderr",
     "logs/containers/*/spark.log",
     "logs/containers/*/jvm.log",
-    "spans/*/*.jsonl",
+    "spans/*/*.jsonl*",
 )
 NOISE = re.compile(
     r"ContextHandler|ServerInfo|server\.|SecurityManager|MemoryStore|ResourceUtils|ResourceProfile|security\.|util\.log|"
@@ -79,7 +80,10 @@ def main(source: Path, target: Path, left_out: Sequence[str]) -> None:
         for path in sorted(source.glob(pattern)):
             if (name := str(path.relative_to(source))) in left_out:
                 continue
-            lines = path.read_text(errors="replace").splitlines(keepends=True)
+            if name.startswith("spans/"):
+                lines, name = [f"{line}\n" for line in lines_of(path)], name.removesuffix(".gz")
+            else:
+                lines = path.read_text(errors="replace").splitlines(keepends=True)
             _write(target / name, names.hide("".join(_reduced(line) for line in lines if _is_read(name, line))))
     note_sizes(target)
     run = json.loads(names.hide(json.dumps(Bundle(source).read_json())))

@@ -24,12 +24,13 @@ from tests.cluster.conftest import until, warnings_of
 from tests.cluster.deletions import unnoticed
 from tests.cluster.test_by_hand import prepared, small_archive, submitted
 from tests.cluster.test_ways import explained, same_training
+from tests.recorded import lines_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def tensorflow_paths(bundle: Bundle) -> list[str]:
-    lines = [line for path in bundle.spans.glob("container_*/*.jsonl") for line in path.read_text().splitlines()]
+    lines = [line for path in bundle.spans.glob("container_*/*") for line in lines_of(path)]
     found = [json.loads(line) for line in lines if '"TensorFlow imported"' in line]
     return [line["a"]["path"] for line in found]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cluster.test_ways import explained, same_training
+from tests.recorded import lines_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -16,10 +17,9 @@ def test_tensorflowonspark_as_published(dlobd, quick_run) -> None:
     layers = explained(ended.bundle)
     same_training(ended.bundle, quick_run.bundle)
     assert layers["launcher"] > 0
+    texts = ["\n".join(lines_of(path)) for path in sorted(ended.bundle.spans.rglob("spans-*"))]
     before_trainer = [
-        path
-        for path in sorted(ended.bundle.spans.rglob("spans-*.jsonl"))
-        if 0 <= path.read_text().find('"n":"import tensorflow"') < path.read_text().find('"n":"start task"')
+        text for text in texts if 0 <= text.find('"n":"import tensorflow"') < text.find('"n":"start task"')
     ]
     assert len(before_trainer) == 2, "each executor's Python worker imports TensorFlow before its start task"
-    assert '"n":"import tensorflow"' in next((ended.bundle.spans / "driver").iterdir()).read_text()
+    assert '"n":"import tensorflow"' in "".join(lines_of(next((ended.bundle.spans / "driver").iterdir())))
