@@ -8,6 +8,7 @@ offset. A time is then moved by the middle of this interval, and becomes a `Time
 error. Without messages it is moved by the difference of the wall clocks, and its error is unknown.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -63,12 +64,14 @@ class Alignment:
     ) -> None:
         self._domain = reference[0].domain if reference else None
         self._offset_ns = _ahead_ns(reference[0]) if reference else None
-        self._ahead_ns: dict[str, list[int]] = defaultdict(list)
+        # wall minus monotonic time -> its domain, if possible the window's
+        self._domains: dict[int, tuple[bool, str]] = {}
         exchanges: dict[str, list[Exchange]] = defaultdict(list)
-        for anchor in reference:
-            self._ahead_ns[anchor.domain].append(_ahead_ns(anchor))
+        for anchor in (*reference, *(anchor for process in processes for anchor in process.anchors)):
+            domain, ahead_ns = (anchor.domain != self._domain, anchor.domain), _ahead_ns(anchor)
+            self._domains[ahead_ns] = min(domain, self._domains.get(ahead_ns, domain))
+        self._readings = sorted(self._domains)
         for process in processes:
-            self._ahead_ns[process.domain] += map(_ahead_ns, process.anchors)
             exchanges[process.domain] += [pair for domain, pair in process.exchanges if domain == self._domain]
         self._offsets = {
             domain: Offset(pairs) for domain, pairs in exchanges.items() if pairs and domain != self._domain
@@ -115,13 +118,9 @@ class Alignment:
         """Return the domain in which wall and monotonic time differ by `offset_ns`; by default the window's."""
         if offset_ns is None:
             return None
-        near = [
-            (abs(offset_ns - ahead_ns), domain != self._domain, domain)
-            for domain, readings in self._ahead_ns.items()
-            for ahead_ns in readings
-            if abs(offset_ns - ahead_ns) <= OTHER_CLOCK_NS
-        ]
-        return min(near)[2] if near else None
+        above = bisect_left(self._readings, offset_ns)
+        near = [(abs(offset_ns - ns), *self._domains[ns]) for ns in self._readings[max(0, above - 1) : above + 1]]
+        return min(near)[2] if near and min(near)[0] <= OTHER_CLOCK_NS else None
 
     def _move(self, domain: str | None, offset_ns: int | None) -> Move | None:
         """Return a function that moves the times of a clock; None if they need no move."""

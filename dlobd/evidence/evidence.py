@@ -428,7 +428,13 @@ class Evidence:
 
     def container_log(self, container: str) -> list[LogLine]:
         """Return the lines of the JVM's log in a container."""
-        return self._log(self.log_of(container))
+        if container not in self._container_logs:
+            self._container_logs[container] = self._log(self.log_of(container))
+        return self._container_logs[container]
+
+    @cached_property
+    def _container_logs(self) -> dict[str, list[LogLine]]:
+        return {}
 
     def log4j(self, container: str = "") -> tuple[int, int] | None:
         """Return start and end of log4j's configuration in the JVM of a container, by default of spark-submit."""
@@ -443,7 +449,14 @@ class Evidence:
 
     def recorded_in(self, container: str) -> list[RecordedProcess]:
         """Return the processes of the job that recorded spans in a container."""
-        return [process for process in self.processes if process.path.parent.name == container]
+        return self._by_container.get(container, [])
+
+    @cached_property
+    def _by_container(self) -> dict[str, list[RecordedProcess]]:
+        found: dict[str, list[RecordedProcess]] = defaultdict(list)
+        for process in self.processes:
+            found[process.path.parent.name].append(process)
+        return found
 
     def _log(self, name: str) -> list[LogLine]:
         return self.alignment.log(self.path / name, name.removeprefix("logs/"))

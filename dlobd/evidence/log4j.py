@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from sys import intern
 
 from dlobd.bundle import reading
 
@@ -40,7 +41,8 @@ def parse(lines: Iterable[str], source: str) -> Iterator[LogLine]:
     for line in lines:
         match = _LINE.match(line)
         if match:
-            yield LogLine(int(match[1]), match[3], match[4], match[6].rstrip("\n"), source, match[5] or "")
+            level, logger, thread = map(intern, (match[3], match[4], match[5] or ""))
+            yield LogLine(int(match[1]), level, logger, match[6].rstrip("\n"), source, thread)
 
 
 def offset_ns(path: Path) -> int | None:

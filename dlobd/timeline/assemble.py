@@ -246,6 +246,7 @@ class _Waits:
     def __init__(self, evidence: Evidence, ranks: Sequence[Rank]) -> None:
         self._evidence = evidence
         self._ranks = ranks
+        self._lane_of = {id(rank.process): rank.lane for rank in reversed(ranks) if rank.whole}
         self._containers = evidence.executor_containers
         pairs = ((job, task) for job in evidence.driver.log.jobs for task in job.tasks)
         by_executor = _grouped(pairs, lambda pair: pair[1].executor)
@@ -263,8 +264,8 @@ class _Waits:
                     yield span, self._lane(executor, process, span.start_ns)
 
     def _lane(self, executor: str, process: RecordedProcess, at_ns: int) -> str:
-        own = next((rank.lane for rank in self._ranks if rank.whole and rank.process is process), None)
         task = int(slots.Served(process).at(np.array([at_ns]))[0])
+        own = self._lane_of.get(id(process))
         return own or lane_of(executor, self._evidence.slot_of(executor, None if task == NONE else task))
 
     def exit_of(self, rank: Rank) -> int | None:

@@ -8,6 +8,7 @@ bound: the number of bytes divided by the rate of the fastest transfer of the ru
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -46,17 +47,21 @@ def intervals(evidence: Evidence) -> list[Interval]:
     NodeManagers."""
     large = [t for t in evidence.hdfs.transfers if t.bytes >= MIN_RATE_BYTES and t.duration_ns > 0]
     rate = max((t.bytes / t.duration_ns * 1e9 for t in large), default=None)
+    every = _reads(evidence)
+    of_block: dict[str, list[Transfer]] = defaultdict(list)
+    for transfer in every:
+        of_block[transfer.block].append(transfer)
     found: list[Interval] = []
     for executor, log in evidence.executors.items():
         for task, split in sorted(log.splits.items()):
             end = log.finished.get(task) or evidence.window["exit_ns"]
             # one task at a time reads an input file, so that block and time identify the task
             blocks = evidence.hdfs.blocks.get(split.path, set())
-            reads = [t for t in _reads(evidence, split.at_ns, end) if t.block in blocks]
-            if reads:
+            reads = [_between(of_block[block], split.at_ns, end)[-1:] for block in blocks]
+            if any(reads):
                 # from the line before it opens the file: no log of HDFS has the time of the NameNode's call and of the
                 # connection to a DataNode
-                last = max(t.end_ns for t in reads)
+                last = max(t.end_ns for own in reads for t in own)
                 bounds = _at_peak_ns(split.bytes, rate), last - split.at_ns
                 lane = lane_of(executor, evidence.slot_of(executor, task))
                 found.append(_interval(kinds.READ_INPUT, "spark", lane, split.at_ns, last, bounds, OPENED))
@@ -67,8 +72,7 @@ def intervals(evidence: Evidence) -> list[Interval]:
             continue
         owner = evidence.executor_of.get(container)
         lane = lane_of(owner) if owner else lanes[container]
-        reads = _reads(evidence, opened, closed)
-        if reads:
+        if reads := _between(every, opened, closed):
             bounds = _at_peak_ns(sum(t.bytes for t in reads), rate), sum(t.duration_ns for t in reads)
             found.append(_interval("localise", "yarn", lane, opened, closed, bounds, CLIENT_TRACE))
     return found
@@ -95,14 +99,14 @@ def close_retries(evidence: Evidence, parts: Sequence[Part]) -> list[Span]:
     if not evidence.hdfs.close_retries:
         return []
     with_path = [span for span in spans_of(parts, lambda kind: kind.layer == HDFS) if span.attrs.get("path")]
-    tries = [span for span in with_path if _completes(span)]
-    written = [span for span in with_path if not _completes(span)]
+    tries, written = defaultdict(list), defaultdict(list)
+    for span in with_path:
+        (tries if _completes(span) else written)[span.attrs["path"]].append(span)
     found: list[Span] = []
     for retry in evidence.hdfs.close_retries:
-        path = retry.path.removesuffix(".inprogress")
-        for span in written:
-            if span.start_ns <= retry.at_ns < span.end_ns and span.attrs["path"] == path:
-                mine = [t for t in tries if t.lane == span.lane and t.attrs["path"] == retry.path]
+        for span in written[retry.path.removesuffix(".inprogress")]:
+            if span.start_ns <= retry.at_ns < span.end_ns:
+                mine = [t for t in tries[retry.path] if t.lane == span.lane]
                 found.append(_retry_span(span, retry, _sleep(span, retry, mine), len(found)))
     return found
 
@@ -137,8 +141,17 @@ def _at_peak_ns(size: int, rate: float | None) -> int:
     return round(size / rate * 1e9) if rate else 0
 
 
-def _reads(evidence: Evidence, start: int, end: int) -> list[Transfer]:
-    return [t for t in evidence.hdfs.transfers if t.operation == "HDFS_READ" and start <= t.end_ns <= end]
+def _reads(evidence: Evidence) -> list[Transfer]:
+    return [t for t in evidence.hdfs.transfers if t.operation == "HDFS_READ"]
+
+
+def _between(sorted_: Sequence[Transfer], start: int, end: int) -> Sequence[Transfer]:
+    """Return the transfers that end in [start, end], of transfers in the order of their ends."""
+    return sorted_[bisect_left(sorted_, start, key=_end) : bisect_right(sorted_, end, key=_end)]
+
+
+def _end(transfer: Transfer) -> int:
+    return transfer.end_ns
 
 
 def outages(evidence: Evidence) -> list[str]:
@@ -232,10 +245,11 @@ def _written(evidence: Evidence, paths: set[str]) -> int | None:
 
 
 def _localised(evidence: Evidence) -> int:
+    every = _reads(evidence)
     reads = {
         (transfer.end_ns, transfer.block): transfer.bytes
         for marks in evidence.yarn.containers.values()
         if {"LOCALIZING", "SCHEDULED"} <= set(marks.at)
-        for transfer in _reads(evidence, marks.at["LOCALIZING"], marks.at["SCHEDULED"])
+        for transfer in _between(every, marks.at["LOCALIZING"], marks.at["SCHEDULED"])
     }
     return sum(reads.values())
