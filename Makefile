@@ -7,7 +7,7 @@ EXPERIMENT ?= softmax-mnist
 PARALLEL := --numprocesses=auto --dist=worksteal
 BY_FILE := --numprocesses=auto --dist=loadfile
 
-.PHONY: help setup setup-dev java run bench models stack-overhead amortisation channel-bench comparisons pathologies dependencies close-retry check static fast test test-full clean
+.PHONY: help setup setup-dev java run bench models stack-overhead amortisation channel-bench comparisons pathologies dependencies close-retry scale check static fast test test-full clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -46,6 +46,9 @@ close-retry: setup ## HDFS clients that close a file again after 0.4 s, against 
 
 pathologies: setup ## runs with one scripted pathology each: whether findings are right, into docs/results.md; LOADED=1; as root all of them
 	@$(PYTHON) -m bench.pathologies $(if $(LOADED),--loaded)
+
+scale: setup $(VENV)/.bench ## every command for runs of 10^4 to 10^7 spans and for wide runs, write docs/scale.md; MOST=1e6 leaves out longer runs; LOADED=1
+	@$(PYTHON) -m bench.scale --most $(or $(MOST),1e7) $(if $(LOADED),--loaded)
 
 check: setup-dev ## formatting, types, import directions, docker/, unit and contract tests (no cluster, two minutes)
 	@$(MAKE) --no-print-directory --jobs=2 static fast

@@ -111,7 +111,7 @@ def grow(size: Size, out: Path, template: Path = TEMPLATE) -> Bundle:
     run.documents()
     for executor in run.executors:
         run.executor(executor)
-    bundle, collected = Bundle(out), json.loads((template / files.COLLECTED).read_text())
+    bundle, collected = Bundle(out.resolve()), json.loads((template / files.COLLECTED).read_text())
     bundle.note_collected(collected["missing"], collected["metrics"])
     bundle.seal()
     return bundle

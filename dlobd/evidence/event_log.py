@@ -29,7 +29,7 @@ class TaskMetrics:
     cpus: float = 1  # per task, from the resource profile of its stage; default: `spark.task.cpus`
     executor: str = ""
     python_ms: int | None = None  # SQL metric of its Python workers; None without UDFs
-    raw: JsonMap = field(default_factory=dict)  # `Task Metrics` as Spark wrote them; empty if it has none
+    raw: JsonMap = field(default_factory=dict)  # used members of `Task Metrics`; empty if it has none
 
 
 @dataclass(slots=True)
@@ -136,7 +136,7 @@ _TASK_END = "SparkListenerTaskEnd"
 
 
 def _task(event: JsonMap, stage: tuple[int, int], cpus: float) -> TaskMetrics:
-    info, metrics = event["Task Info"], event.get("Task Metrics") or {}
+    info, metrics = event["Task Info"], _used(event.get("Task Metrics") or {}, _METRICS)
     updates = [row.get("Update") for row in info.get("Accumulables", ()) if row.get("Name") == _PYTHON_TIME]
     python_ms = [int(text) for text in updates if isinstance(text, str) and text.isdecimal()]
     return TaskMetrics(
@@ -153,6 +153,12 @@ def _task(event: JsonMap, stage: tuple[int, int], cpus: float) -> TaskMetrics:
         sum(python_ms) if python_ms else None,
         metrics,
     )
+
+
+def _used(value: JsonMap, shape: Members) -> JsonMap:
+    """Return the used members of an object; all tasks share their names."""
+    used = {name: inner for name, inner in shape.optional.items() if name in value}
+    return {name: _used(value[name], i) if isinstance(i, Members) else value[name] for name, i in used.items()}
 
 
 _STAGE = {"Stage ID": int, "Stage Attempt ID": int}

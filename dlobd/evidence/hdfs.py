@@ -126,6 +126,11 @@ class HdfsLife:
         return sorted(found, key=lambda t: t.end_ns)
 
     @cached_property
+    def reads(self) -> list[Transfer]:
+        """The reads among the transfers."""
+        return [transfer for transfer in self.transfers if transfer.operation == "HDFS_READ"]
+
+    @cached_property
     def datanode_calls(self) -> list[rpc.Call]:
         """Calls of the NameNode by DataNodes, which make them for WebHDFS clients."""
         return [call for name in self._datanode_logs for call in rpc.calls(self._log(name))]

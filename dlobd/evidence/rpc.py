@@ -6,8 +6,10 @@ thread: before it connects, and at the response.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Literal
 
 from dlobd.evidence.log4j import LogLine
@@ -70,11 +72,20 @@ def calls_of_starts(made: Iterable[Call], starts_ns: Mapping[str, int]) -> dict[
     starts_ns: container ID -> time of the NodeManager's log line. A call starts one container; of several calls at
     that time, the call that ends first is chosen, so that the others remain for later starts.
     """
-    left = [call for call in made if call.method == "startContainers"]
+    starts = (call for call in made if call.method == "startContainers")
+    left = sorted(starts, key=lambda call: call.start_ns, reverse=True)
+    open_: list[tuple[int, int, Call]] = []  # end, place
     found = {}
     for container, at_ns in sorted(starts_ns.items(), key=lambda item: item[1]):
-        around = [call for call in left if call.start_ns <= at_ns <= call.end_ns]
-        if around:
-            found[container] = min(around, key=lambda call: call.end_ns)
-            left.remove(found[container])
+        while left and left[-1].start_ns <= at_ns:
+            heappush(open_, (left[-1].end_ns, -len(left), left.pop()))
+        while open_ and open_[0][0] < at_ns:
+            heappop(open_)
+        if open_:
+            found[container] = heappop(open_)[2]
     return found
+
+
+def before(calls: Sequence[Call], at_ns: int | None) -> Sequence[Call]:
+    """Return the calls that start before a time; all, if it is None. `calls` are sorted by start."""
+    return calls if at_ns is None else calls[: bisect_left(calls, at_ns, key=lambda call: call.start_ns)]

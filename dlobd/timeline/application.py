@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.log4j import RESOLUTION_NS
-from dlobd.evidence.rpc import Call
+from dlobd.evidence.rpc import Call, before
 from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process
@@ -190,7 +190,8 @@ def add_container_start(
 def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, calls: Sequence[Call]) -> None:
     """Add the handover of an allocated container: the AM receives an executor's container at its next request."""
     allocated_ns, handed_ns = marks.get("ALLOCATED"), marks.get("ACQUIRED")
-    requests = [call for call in calls if call.method == "allocate" and handed_ns and call.start_ns < handed_ns]
+    calls = before(calls, handed_ns or 0)
+    requests = [call for call in calls if call.method == "allocate"]
     if allocated_ns is None or handed_ns is None or not requests:
         heartbeat: Details = {"detail": what} if what == "AM" else {"detail": what, **kinds.AM_HEARTBEAT.fields()}
         lane.log(kinds.HAND_OUT_CONTAINER, allocated_ns, handed_ns, RM_LOG, **heartbeat)

@@ -10,6 +10,7 @@ Each arrow is a wait of the left lane for the right lane; each lane has a module
 from __future__ import annotations
 
 import gc
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -88,7 +89,7 @@ def assemble(evidence: Evidence) -> Trace:
     for application in evidence.applications:
         parts += application_lane.build(application, host)
         on_executors += [(application, *executor) for executor in application.executor_containers.items()]
-    ranks_on = _grouped(ranks, lambda rank: rank.executor)
+    ranks_on, of_lanes = _grouped(ranks, lambda rank: rank.executor), _grouped(ranks, lambda rank: rank.lane)
     for application, executor, container in on_executors:
         here = ranks_on.get(executor, [])
         in_task = [(rank, *bounds) for rank in here if (bounds := waits.in_task(rank))]
@@ -100,7 +101,7 @@ def assemble(evidence: Evidence) -> Trace:
         for rank in here:
             inside = any(rank is other for other, _, _ in in_task)
             # the same role may have run on another executor before
-            other_ns = [r.end_ns for r in ranks if r.lane == rank.lane and r.start_ns < rank.start_ns]
+            other_ns = [r.end_ns for r in of_lanes[rank.lane] if r.start_ns < rank.start_ns]
             before_ns = min(max([*other_ns, rank.start_ns if start_ns is None else start_ns]), rank.start_ns)
             own = executor_lane.lanes_of(application, executor)
             parts += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve, puts)
@@ -252,6 +253,8 @@ class _Waits:
         by_executor = _grouped(pairs, lambda pair: pair[1].executor)
         self.tasks = {e: sorted(by_executor.get(e, []), key=lambda pair: pair[1].start_ns) for e in self._containers}
         self._finished = {executor: log.finished for executor, log in evidence.executors.items()}
+        python = evidence.driver_process
+        self._missed_ns = [i.at_ns for i in python.instants if i.name == kinds.NODES_MISSING] if python else []
         # times and lanes of reservations
         self._reservations = sorted((s.end_ns, lane) for s, lane in self._named(kinds.REGISTER_RESERVATION))
         # TensorFlowOnSpark as published records no reservations; the last start task to begin reserves last
@@ -319,9 +322,7 @@ class _Waits:
 
     def _timed_out(self, wait: RecordedSpan) -> bool:
         """Return True if nodes were missing at the end of TensorFlowOnSpark's wait for their reservations."""
-        driver = self._evidence.driver_process
-        instants = driver.instants if driver else ()
-        return any(i.name == kinds.NODES_MISSING and wait.start_ns <= i.at_ns <= wait.end_ns for i in instants)
+        return any(wait.start_ns <= at_ns <= wait.end_ns for at_ns in self._missed_ns)
 
     def resolve(self, span: RecordedSpan, wait: Details) -> Details:
         """Turn a recorded wait into fields of a `Span`."""
@@ -355,5 +356,6 @@ class _Waits:
 
 
 def _last_before(marks: Sequence[tuple[int, str]], end_ns: int) -> tuple[int, str] | None:
-    """Return the last mark before the end of a wait, because a script may start several clusters."""
-    return max((mark for mark in marks if mark[0] <= end_ns), default=None)
+    """Return the last of the sorted marks before the end of a wait, because a script may start several clusters."""
+    last = bisect_right(marks, end_ns, key=lambda mark: mark[0])
+    return marks[last - 1] if last else None

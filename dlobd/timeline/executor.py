@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
@@ -118,9 +120,10 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
         lost_am_ns = lost_ns(evidence, before[-1])
         lane.log(kinds.WAIT_FOR_NEXT_AM, lost_am_ns, accepted_ns, RM_LOG, waits_for=(evidence.application_lane,))
     calls = evidence.am_calls_of(container)
+    early = rpc.before(calls, requested)
     if accepted_ns is not None:
         # the ResourceManager may log the new state after it answered
-        answers = [call.end_ns for call in calls if call.method == "registerApplicationMaster"]
+        answers = [call.end_ns for call in early if call.method == "registerApplicationMaster"]
         accepted_ns = min([accepted_ns, *answers])
     if am.requested is None or requested == am.requested.at_ns:
         lane.log(kinds.AM_PREPARES_REQUEST, accepted_ns, requested, f"{RM_LOG}, {AM_LOG}")
@@ -131,9 +134,10 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
         lost = [at_ns for at_ns in evidence.driver.log.gone.values() if requested is not None and at_ns < requested]
         lane.log(kinds.NOTICE_LOST_EXECUTOR, max(lost, default=None), requested, f"{DRIVER_LOG}, {AM_LOG}")
     if accepted_ns is not None and requested is not None and not evidence.topology.driver_in_container:
-        jvm.add_phases(lane, evidence.container_log(evidence.attempts.am_of(container)), jvm.REQUEST, AM_LOG, requested)
-        main = [c for c in calls if c.thread == "main" and accepted_ns < c.start_ns < requested]
-        place_calls(lane, main, AM_LOG)
+        lines = evidence.container_log(evidence.attempts.am_of(container))
+        until = takewhile(lambda line: line.at_ns <= requested, lines)  # thousands of containers may follow
+        jvm.add_phases(lane, until, jvm.REQUEST, AM_LOG, requested)
+        place_calls(lane, [c for c in early if c.thread == "main" and accepted_ns < c.start_ns], AM_LOG)
     begun = (life.start_ns if life else first.at_ns if first else None, EXECUTOR_LOG)
     made = calls, evidence.start_calls.get(container)
     add_container_start(lane, marks, "executor", requested, AM_LOG, begun, nm_heartbeat(evidence), *made)
@@ -388,12 +392,12 @@ def _add_joins(lane: LaneBuilder, process: RecordedProcess, spans: RecordedSpans
     once a second."""
     exhausted = [instant for instant in process.instants if instant.name == kinds.FEED_EXHAUSTED]
     for feed in spans.named(kinds.FEED_TASK) if exhausted else ():
-        ends = [instant for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]
-        if ends:
-            period_ns = ends[-1].attrs["join_poll_ns"]
+        last = exhausted[bisect_right(exhausted, feed.end_ns, key=lambda instant: instant.at_ns) - 1]
+        if feed.start_ns <= last.at_ns <= feed.end_ns:
+            period_ns = last.attrs["join_poll_ns"]
             more: Details = {"truncated": feed.truncated}
             if period_ns:
                 more |= kinds.FEED_JOIN_POLL.fields(period_ns)
             if rank := latest(ranks, feed.end_ns):
                 more |= {"waits_for": (rank.lane,), "released_ns": consumed_ns(rank, feed.end_ns)}
-            lane.add(kinds.JOIN_QUEUE, ends[-1].at_ns, feed.end_ns, OWN_MARK, process=process.process, **more)
+            lane.add(kinds.JOIN_QUEUE, last.at_ns, feed.end_ns, OWN_MARK, process=process.process, **more)

@@ -47,9 +47,8 @@ def intervals(evidence: Evidence) -> list[Interval]:
     NodeManagers."""
     large = [t for t in evidence.hdfs.transfers if t.bytes >= MIN_RATE_BYTES and t.duration_ns > 0]
     rate = max((t.bytes / t.duration_ns * 1e9 for t in large), default=None)
-    every = _reads(evidence)
     of_block: dict[str, list[Transfer]] = defaultdict(list)
-    for transfer in every:
+    for transfer in evidence.hdfs.reads:
         of_block[transfer.block].append(transfer)
     found: list[Interval] = []
     for executor, log in evidence.executors.items():
@@ -57,11 +56,11 @@ def intervals(evidence: Evidence) -> list[Interval]:
             end = log.finished.get(task) or evidence.window["exit_ns"]
             # one task at a time reads an input file, so that block and time identify the task
             blocks = evidence.hdfs.blocks.get(split.path, set())
-            reads = [_between(of_block[block], split.at_ns, end)[-1:] for block in blocks]
-            if any(reads):
+            reads = [t for block in blocks for t in _between(of_block[block], split.at_ns, end)]
+            if reads:
                 # from the line before it opens the file: no log of HDFS has the time of the NameNode's call and of the
                 # connection to a DataNode
-                last = max(t.end_ns for own in reads for t in own)
+                last = max(t.end_ns for t in reads)
                 bounds = _at_peak_ns(split.bytes, rate), last - split.at_ns
                 lane = lane_of(executor, evidence.slot_of(executor, task))
                 found.append(_interval(kinds.READ_INPUT, "spark", lane, split.at_ns, last, bounds, OPENED))
@@ -72,7 +71,8 @@ def intervals(evidence: Evidence) -> list[Interval]:
             continue
         owner = evidence.executor_of.get(container)
         lane = lane_of(owner) if owner else lanes[container]
-        if reads := _between(every, opened, closed):
+        reads = _between(evidence.hdfs.reads, opened, closed)
+        if reads:
             bounds = _at_peak_ns(sum(t.bytes for t in reads), rate), sum(t.duration_ns for t in reads)
             found.append(_interval("localise", "yarn", lane, opened, closed, bounds, CLIENT_TRACE))
     return found
@@ -99,7 +99,8 @@ def close_retries(evidence: Evidence, parts: Sequence[Part]) -> list[Span]:
     if not evidence.hdfs.close_retries:
         return []
     with_path = [span for span in spans_of(parts, lambda kind: kind.layer == HDFS) if span.attrs.get("path")]
-    tries, written = defaultdict(list), defaultdict(list)
+    tries: dict[str, list[Span]] = defaultdict(list)
+    written: dict[str, list[Span]] = defaultdict(list)
     for span in with_path:
         (tries if _completes(span) else written)[span.attrs["path"]].append(span)
     found: list[Span] = []
@@ -141,11 +142,7 @@ def _at_peak_ns(size: int, rate: float | None) -> int:
     return round(size / rate * 1e9) if rate else 0
 
 
-def _reads(evidence: Evidence) -> list[Transfer]:
-    return [t for t in evidence.hdfs.transfers if t.operation == "HDFS_READ"]
-
-
-def _between(sorted_: Sequence[Transfer], start: int, end: int) -> Sequence[Transfer]:
+def _between(sorted_: list[Transfer], start: int, end: int) -> list[Transfer]:
     """Return the transfers that end in [start, end], of transfers in the order of their ends."""
     return sorted_[bisect_left(sorted_, start, key=_end) : bisect_right(sorted_, end, key=_end)]
 
@@ -245,11 +242,10 @@ def _written(evidence: Evidence, paths: set[str]) -> int | None:
 
 
 def _localised(evidence: Evidence) -> int:
-    every = _reads(evidence)
     reads = {
         (transfer.end_ns, transfer.block): transfer.bytes
         for marks in evidence.yarn.containers.values()
         if {"LOCALIZING", "SCHEDULED"} <= set(marks.at)
-        for transfer in _between(every, marks.at["LOCALIZING"], marks.at["SCHEDULED"])
+        for transfer in _between(evidence.hdfs.reads, marks.at["LOCALIZING"], marks.at["SCHEDULED"])
     }
     return sum(reads.values())

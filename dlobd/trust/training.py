@@ -4,6 +4,9 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.absence import ended_well
 from dlobd.evidence.expected.kinds import MARKERS, RANK_SPANS
@@ -97,20 +100,21 @@ def _samples(facts: Facts) -> Compared | None:
 def _loss_finite(facts: Facts) -> Compared | None:
     """Check that the loss of each step is finite. Failed in 9a0b99e and 391b4a5: too large a learning rate made the
     loss NaN, and the run continued to its end."""
-    losses = [(rank, step, loss) for rank, each in enumerate(_losses(facts)) for step, loss in enumerate(each)]
-    wild = [found for found in losses if not math.isfinite(found[2])]
-    message = f"the loss of all {len(losses):,} steps is finite"
-    if wild:
-        message = "the loss of step {1} of rank {0} is {2}".format(*wild[0])
-    return Compared(not wild, message, len(losses) - len(wild), len(losses))
+    losses = _losses(facts)
+    count, wild = sum(map(len, losses)), [np.flatnonzero(~np.isfinite(each)) for each in losses]
+    message = f"the loss of all {count:,} steps is finite"
+    if (rank := next((rank for rank, steps in enumerate(wild) if len(steps)), None)) is not None:
+        message = f"the loss of step {wild[rank][0]} of rank {rank} is {losses[rank][wild[rank][0]]}"
+    finite = count - sum(map(len, wild))
+    return Compared(finite == count, message, finite, count)
 
 
-def _losses(facts: Facts) -> list[list[float]]:
-    return [list(result["losses"]) for result in _results(facts.evidence)]
+def _losses(facts: Facts) -> list[NDArray[np.float64]]:
+    return [np.array(result["losses"], np.float64) for result in _results(facts.evidence)]
 
 
-def _finite(losses: Sequence[Sequence[float]]) -> bool:
-    return all(math.isfinite(loss) for each in losses for loss in each)
+def _finite(losses: Sequence[NDArray[np.float64]]) -> bool:
+    return all(np.isfinite(each).all() for each in losses)
 
 
 @RULES.add("loss-equal", "done-markers: largest difference", "limit", MARKERS)
@@ -118,13 +122,15 @@ def _loss_equal(facts: Facts) -> Compared | None:
     """Check that all ranks report the same loss for a step, since they reduce it together. No real failure is known; a
     test edits a done-marker."""
     losses = _losses(facts)
-    if facts.training.exchange in channels.ASYNCHRONOUS or not losses[0] or not _finite(losses):
+    if facts.training.exchange in channels.ASYNCHRONOUS or not len(losses[0]) or not _finite(losses):
         return None
     if len(set(map(len, losses))) > 1:
         message = f"the ranks report losses of {', '.join(str(len(each)) for each in losses)} steps"
         return Compared(False, message, min(map(len, losses)), max(map(len, losses)))
-    pairs = [(a, b) for each in losses for a, b in zip(each, losses[0], strict=True)]
-    gap = max(abs(a - b) / max(abs(a), abs(b), 1e-12) for a, b in pairs)
+    first = losses[0]
+    with np.errstate(over="ignore"):
+        gaps = [abs(each - first) / np.maximum(np.maximum(abs(each), abs(first)), 1e-12) for each in losses]
+    gap = max(float(each.max()) for each in gaps)
     message = f"the losses of the ranks have a relative difference of at most {gap:.1e}; the limit is {SAME_LOSS:.0e}"
     return Compared(gap < SAME_LOSS, message, gap, SAME_LOSS)
 
@@ -137,7 +143,7 @@ def _loss_falls(facts: Facts) -> Compared | None:
     if not _finite(losses):
         return None
     loss = losses[0]
-    if not loss:
+    if not len(loss):
         return Compared(False, "rank 0 reports no loss")
     if len(loss) < LEAST_STEPS:
         return None
