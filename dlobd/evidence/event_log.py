@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from dlobd.bundle import reading
 from dlobd.bundle.reading import Members
 from dlobd.spans import JsonMap
@@ -136,7 +138,8 @@ _TASK_END = "SparkListenerTaskEnd"
 
 
 def _task(event: JsonMap, stage: tuple[int, int], cpus: float) -> TaskMetrics:
-    info, metrics = event["Task Info"], _used(event.get("Task Metrics") or {}, _METRICS)
+    # the members that are used; all tasks share their names
+    info, metrics = event["Task Info"], msgspec.convert(event.get("Task Metrics") or {}, _METRICS)
     updates = [row.get("Update") for row in info.get("Accumulables", ()) if row.get("Name") == _PYTHON_TIME]
     python_ms = [int(text) for text in updates if isinstance(text, str) and text.isdecimal()]
     return TaskMetrics(
@@ -153,12 +156,6 @@ def _task(event: JsonMap, stage: tuple[int, int], cpus: float) -> TaskMetrics:
         sum(python_ms) if python_ms else None,
         metrics,
     )
-
-
-def _used(value: JsonMap, shape: Members) -> JsonMap:
-    """Return the used members of an object; all tasks share their names."""
-    used = {name: inner for name, inner in shape.optional.items() if name in value}
-    return {name: _used(value[name], i) if isinstance(i, Members) else value[name] for name, i in used.items()}
 
 
 _STAGE = {"Stage ID": int, "Stage Attempt ID": int}

@@ -1,6 +1,5 @@
 """Checks of the training result: steps, samples, losses and accuracy against the experiment."""
 
-import math
 from collections.abc import Sequence
 from statistics import fmean
 
