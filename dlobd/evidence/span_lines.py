@@ -27,6 +27,8 @@ MAX_NS = 2**60
 ENDED, MARKS = b'{"k":"s",', (b'{"k":"b",', b'{"k":"e",')
 """First bytes of lines of ended spans, and of begins and ends."""
 
+NO_ATTRIBUTES = Raw(b"{}")
+
 Int = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -51,7 +53,7 @@ class SpanLine(msgspec.Struct, gc=False, tag_field="k", tag="s"):
     t: Annotated[int, Meta(ge=-MAX_NS, le=MAX_NS)]
     d: Annotated[int, Meta(ge=0, le=MAX_NS)]
     w: WaitLine | UnsetType = UNSET
-    a: Raw = Raw(b"{}")
+    a: Raw = NO_ATTRIBUTES
     th: str = ""
 
 
@@ -64,7 +66,7 @@ class BeginLine(msgspec.Struct, gc=False, tag_field="k", tag="b"):
     n: str
     t: Annotated[int, Meta(ge=-MAX_NS, le=MAX_NS)]
     w: WaitLine | UnsetType = UNSET
-    a: Raw = Raw(b"{}")
+    a: Raw = NO_ATTRIBUTES
     th: str = ""
 
 
@@ -73,7 +75,7 @@ class EndLine(msgspec.Struct, gc=False, tag_field="k", tag="e"):
 
     i: Int
     t: Annotated[int, Meta(ge=-MAX_NS, le=MAX_NS)]
-    a: Raw = Raw(b"{}")
+    a: Raw = NO_ATTRIBUTES
 
 
 _SPAN, _ANY = msgspec.json.Decoder(SpanLine), msgspec.json.Decoder(SpanLine | BeginLine | EndLine)
@@ -111,8 +113,8 @@ class SpanLines:
     attributes: Any
     _kinds: Numbers[tuple[str, str]] = field(default_factory=Numbers)
     _threads: Numbers[str] = field(default_factory=Numbers)
-    _waits: Numbers[tuple[Any, ...]] = field(default_factory=Numbers)
-    _attrs: Numbers[bytes] = field(default_factory=Numbers)
+    _waits: Numbers[tuple[Any, ...]] = field(default_factory=lambda: Numbers({(): 0}))
+    _attrs: Numbers[bytes] = field(default_factory=lambda: Numbers({bytes(NO_ATTRIBUTES): 0}))
     _blocks: list[tuple[list[Ints], list[Codes]]] = field(default_factory=list)
     last_ns: int = 0  # end of the last span
 
@@ -141,10 +143,10 @@ class SpanLines:
         codes = [
             [kinds[line.l, line.n] for line in lines],
             [threads[line.th] for line in lines],
-            [waits[() if line.w is UNSET else _key(line.w)] for line in lines],
-            [attrs[bytes(line.a)] for line in lines],
+            [0 if line.w is UNSET else waits[_key(line.w)] for line in lines],
+            [0 if line.a is NO_ATTRIBUTES else attrs[bytes(line.a)] for line in lines],
         ]
-        self.last_ns = max(self.last_ns, *integers[3], 0)
+        self.last_ns = max(self.last_ns, max(integers[3], default=0))
         self._blocks.append(([np.array(c, np.int64) for c in integers], [np.array(c, np.int32) for c in codes]))
 
     def columns(self, open_: Sequence[int]) -> tuple[RecordedSpans, list[int]]:
