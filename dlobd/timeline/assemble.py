@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -253,8 +254,6 @@ class _Waits:
         by_executor = _grouped(pairs, lambda pair: pair[1].executor)
         self.tasks = {e: sorted(by_executor.get(e, []), key=lambda pair: pair[1].start_ns) for e in self._containers}
         self._finished = {executor: log.finished for executor, log in evidence.executors.items()}
-        python = evidence.driver_process
-        self._missed_ns = [i.at_ns for i in python.instants if i.name == kinds.NODES_MISSING] if python else []
         # times and lanes of reservations
         self._reservations = sorted((s.end_ns, lane) for s, lane in self._named(kinds.REGISTER_RESERVATION))
         # TensorFlowOnSpark as published records no reservations; the last start task to begin reserves last
@@ -319,6 +318,11 @@ class _Waits:
             last = max(tasks, key=lambda task: task.end_ns or 0)
             return {"waits_for": (lane_of_task(self._evidence, last),), "released_ns": last.end_ns}
         return trainer.releases(sleep) if trainer else {"waits_for": ()}
+
+    @cached_property
+    def _missed_ns(self) -> list[int]:
+        python = self._evidence.driver_process
+        return [i.at_ns for i in python.instants if i.name == kinds.NODES_MISSING] if python else []
 
     def _timed_out(self, wait: RecordedSpan) -> bool:
         """Return True if nodes were missing at the end of TensorFlowOnSpark's wait for their reservations."""
