@@ -52,7 +52,7 @@ class Interval:
 
     layer: str = member("Layer of the time.")
     inside: str = member("Layer of the spans that contain the time.")
-    lane: str = member("Lane of the interval.")
+    lane: str = member("Lane of the interval; empty for a sum.")
     start_ns: int = member("Start of the interval.", "start of the containing span", minimum=None)
     end_ns: int = member("End of the interval.", "end of the containing span", minimum=None)
     lo_ns: int = member(

@@ -184,6 +184,20 @@ def is_file(path: Path) -> bool:
     return size(path) is not None
 
 
+def names(directory: Path) -> Iterator[str]:
+    """Yield the names of the regular files in a directory and below it. Follows no link."""
+    try:
+        with os.scandir(directory) as found:
+            entries = [] if directory.is_symlink() else list(found)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from (f"{entry.name}/{name}" for name in names(directory / entry.name))
+        elif entry.is_file(follow_symlinks=False):
+            yield entry.name
+
+
 def size(path: Path) -> int | None:
     """Return the size in bytes of a regular file; None for a link, a missing file or another type of file."""
     try:

@@ -19,20 +19,18 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, Self
-
-import jsonschema
 
 from dlobd.bundle import reading
 from dlobd.bundle.files import COLLECTED, CONTAINER_LOGS, DRIVER_STDOUT, HASHES, PARTS, RUN, WINDOW
 from dlobd.bundle.redaction import redact
 from dlobd.errors import BundleError, UsageError
-from dlobd.fields import json_schema, plain
+from dlobd.fields import plain
 from dlobd.paths import replace_file, sha256_of
 from dlobd.process_id import ProcessId
 from dlobd.record.run import Run
+from dlobd.record.shape import difference
 from dlobd.schema import SCHEMA_VERSION
 from dlobd.tracing import clock
 
@@ -207,8 +205,8 @@ class Bundle:
 
     def files(self) -> list[str]:
         """Return the names of all files that `hashes` covers."""
-        paths = [self.path / "run.json", *(p for part in PARTS for p in (self.path / part).rglob("*"))]
-        return sorted(str(path.relative_to(self.path)) for path in paths if reading.is_file(path))
+        own = [RUN] if reading.is_file(self.path / RUN) else []
+        return sorted((*own, *(f"{part}/{name}" for part in PARTS for name in reading.names(self.path / part))))
 
 
 def _ended(run: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -320,10 +318,9 @@ def find(ref: str | Path, out: Path) -> Bundle:
 def validate(run: Any, label: str) -> None:
     """Check the schema of a run.json object, and the sums of its layers and their parts.
     Raises BundleError if a check fails; the message names the first violation."""
-    error = jsonschema.exceptions.best_match(_validator().iter_errors(run))
-    if error is not None:
-        where = "/".join(map(str, error.absolute_path)) or "the top level"
-        raise BundleError(f"{label}: run.json does not follow its schema at {where}: {error.message[:300]}.")
+    if found := difference(run, Run):
+        where, what = found
+        raise BundleError(f"{label}: run.json does not follow its schema at {where}: {what[:300]}.")
     if run["wall_ns"] is not None:
         total = sum(layer["ns"] for layer in run["layers"]) + (run["unattributed_ns"] or 0)
         if run["layers"] and total != run["wall_ns"]:
@@ -332,8 +329,3 @@ def validate(run: Any, label: str) -> None:
         known = [layer[name] for name in ("measured_ns", "between_marks_ns", "named_wait_ns", "unexplained_ns")]
         if sum(known) != layer["ns"]:
             raise BundleError(f"{label}: the parts of {layer['layer']} sum to {sum(known)}, not to {layer['ns']} ns.")
-
-
-@cache
-def _validator() -> Any:
-    return jsonschema.Draft202012Validator(json_schema(Run))

@@ -9,9 +9,13 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.record.resources import Import
 from dlobd.schema import Process
 
+MOST = 2_000
+"""Maximum number of rows; a Python process has about 50."""
+
 
 def imports(evidence: Evidence) -> tuple[Import, ...]:
-    """Return one row per process, package and importer, the longest imports of a process first."""
+    """Return a row per process, package and importer, the longest imports of a process first; of more than `MOST` rows,
+    the longest."""
     totals: dict[tuple[Process, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for recorded in evidence.all_processes:
         for instant in recorded.instants:
@@ -23,4 +27,5 @@ def imports(evidence: Evidence) -> tuple[Import, ...]:
         Import(process.role, process.index, process.pid, package, by, ns, own_ns)
         for (process, package, by), (ns, own_ns) in totals.items()
     ]
-    return tuple(sorted(rows, key=lambda row: (row.role, row.index, row.pid, -row.ns, row.package, row.by)))
+    longest = sorted(rows, key=lambda row: -row.ns)[:MOST]
+    return tuple(sorted(longest, key=lambda row: (row.role, row.index, row.pid, -row.ns, row.package, row.by)))

@@ -541,7 +541,10 @@ class Computed:
         default=None,
     )
     not_measured: tuple[NotMeasured, ...] = member("Layers without a measured time.", default=())
-    intervals: tuple[Interval, ...] = member("Time hidden inside another layer, known between two bounds.", default=())
+    intervals: tuple[Interval, ...] = member(
+        "Time hidden inside another layer, known only between two bounds: by lane, or sums of more than 1,000.",
+        default=(),
+    )
     clips: tuple[Clip, ...] = member("Corrections that dlobd made to inconsistent evidence.", default=())
     failure: Failure | None = member("Facts about the failure. null: the run is ok.", default=None)
     applications: tuple[Application, ...] = member("YARN applications of the run, in their order.", default=())
@@ -569,7 +572,9 @@ class Computed:
         default=None,
     )
     core_waits: CoreWaits | None = member("Wall time by state of threads. null: no readings.", default=None)
-    imports: tuple[Import, ...] = member("Imports of Python packages, by process and importer.", default=())
+    imports: tuple[Import, ...] = member(
+        "Imports of Python packages, by process and importer: at most 2,000.", default=()
+    )
     findings: tuple[Finding, ...] = member("Causes of overhead with a remedy, sorted by saving.", default=())
     spark_metrics: SparkMetrics | None = member("Task metrics, as in sparkMeasure. null: no task ended.", default=None)
     python_work: tuple[PythonWork, ...] = member(

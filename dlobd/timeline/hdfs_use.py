@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,7 @@ OPENED = f"executor log, {CLIENT_TRACE}"
 COMPLETE = "complete"
 """The client's NameNode call that closes a file."""
 VERBS = {kinds.READ_FILE: "read", kinds.WRITE_FILE: "write", kinds.STREAM: "read"}
+MOST_INTERVALS = 1_000
 MIN_RATE_BYTES = 1 << 20
 """Smallest transfer that measures the peak rate; smaller transfers measure latency."""
 
@@ -212,6 +214,27 @@ def summary(evidence: Evidence, spans: Spans, found: Iterable[Interval]) -> tupl
     if "localise" in rows:
         rows["localise"]["bytes"] = _localised(evidence)
     return tuple(HdfsUse(**row) for row in (*rows.values(), *_calls(evidence)))
+
+
+def summed(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
+    """Return intervals for the record. More than `MOST_INTERVALS` are summed by layers, name and sources, without a
+    lane."""
+    if len(intervals) <= MOST_INTERVALS:
+        return tuple(intervals)
+    alike: dict[tuple[str, ...], list[Interval]] = defaultdict(list)
+    for one in intervals:
+        alike[one.layer, one.inside, one.lo_source, one.hi_source, one.name].append(one)
+    return tuple(
+        replace(
+            some[0],
+            lane="",
+            start_ns=min(one.start_ns for one in some),
+            end_ns=max(one.end_ns for one in some),
+            lo_ns=sum(one.lo_ns for one in some),
+            hi_ns=sum(one.hi_ns for one in some),
+        )
+        for some in alike.values()
+    )
 
 
 def _calls(evidence: Evidence) -> list[JsonMap]:
