@@ -26,9 +26,9 @@ from dlobd.tracing.recorder import LOST_LINES, Cost
 TRAINING = ("chief", "master", "worker")
 """Roles of nodes that end by themselves."""
 
-MEMORY_PER_BYTE = 7
+MEMORY_PER_BYTE = 8
 """Memory for the record, the page or an export of a run, per byte of its span files. One million spans of 116 bytes
-need 0.8 GB."""
+need 0.9 GB."""
 
 STOPPED = ("ps", "evaluator")
 """Roles of nodes that serve until TensorFlowOnSpark kills them, so that their last spans have no end."""

@@ -1,6 +1,7 @@
 """Computes the members of run.json that follow from a bundle's evidence. Pure."""
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -44,7 +45,7 @@ from dlobd.record.run import (
     TimeToAccuracy,
     Window,
 )
-from dlobd.schema import Event, OwnJob, Runnable, Status
+from dlobd.schema import Clip, Event, OwnJob, Runnable, Status
 from dlobd.timeline import hdfs_use
 from dlobd.timeline.assemble import assemble
 from dlobd.trust import reasons
@@ -52,6 +53,9 @@ from dlobd.trust.base import Facts
 from dlobd.trust.checks import checks
 from dlobd.trust.failure import failure
 from dlobd.trust.warnings import warnings
+
+MOST_CLIPS = 1_000
+"""Maximum number of corrections of a kind that the record lists."""
 
 INTERRUPTED = "interrupted by the user or the system while the job was running"
 INTERRUPTED_LATE = "interrupted by the user or the system after the job had ended, before its evidence was complete"
@@ -99,7 +103,7 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
         unattributed_ns=attribution.unattributed_ns,
         not_measured=attribution.not_measured,
         intervals=hdfs_use.summed(attribution.intervals),
-        clips=attribution.clips,
+        clips=_summed(attribution.clips),
         applications=parts.get("applications", lambda: applications(evidence), ()),
         phases=parts.get("phases", lambda: phases(evidence), ()),
         startup=trace.startup,
@@ -147,6 +151,19 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
     lacking = (f"omitted: {one.part}: {one.reason}" for one in parts.omitted)
     said = (*members.warnings, *lacking)
     return replace(members, status=status, reason=reason, failure=broken, warnings=said, omitted=tuple(parts.omitted))
+
+
+def _summed(clips: Sequence[Clip]) -> tuple[Clip, ...]:
+    """Return the corrections for the record. Of more than `MOST_CLIPS` of a kind, the smallest are summed."""
+    alike: dict[str, list[Clip]] = defaultdict(list)
+    for clip in clips:
+        alike[clip.kind].append(clip)
+    found: list[Clip] = []
+    for kind, some in alike.items():
+        large = sorted(some, key=lambda clip: -clip.ns)[:MOST_CLIPS] if len(some) > MOST_CLIPS else some
+        left, ns = len(some) - len(large), sum(clip.ns for clip in some) - sum(clip.ns for clip in large)
+        found += [*large, *([Clip(kind, "", ns, left)] if left else [])]
+    return tuple(found)
 
 
 NEEDED = ("trace", "attribution", "absences", "checks")

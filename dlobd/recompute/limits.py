@@ -13,9 +13,9 @@ from dlobd.errors import DlobdError
 from dlobd.memory import address_space_bytes, available_memory_bytes
 from dlobd.record.run import Omitted
 
-CPU_S, CPU_S_PER_BYTE = 300.0, 1e-7
-"""Limit of CPU time per part, and its growth per byte of span files: several times the need. It does not depend on the
-load of the machine."""
+CPU_S, BYTES_PER_CPU_S = 300.0, 10_000_000
+"""Limit of CPU time per part, and the bytes of span files that add a second: several times the need. It does not depend
+on the load of the machine."""
 
 MEMORY_SHARE, LEAST_BYTES = 0.75, 2 << 30
 """Limit of additional memory: a fraction of the memory that is available when a part begins, or 2 GiB if it is less."""
@@ -85,7 +85,7 @@ class Parts:
     """
 
     def __init__(self, forgives: bool = False, span_bytes: int = 0) -> None:
-        self._forgives, self._cpu_s = forgives, CPU_S + CPU_S_PER_BYTE * span_bytes
+        self._forgives, self._cpu_s = forgives, CPU_S + span_bytes // BYTES_PER_CPU_S
         self.omitted: list[Omitted] = []
 
     def get(self, part: str, compute: Callable[[], T], otherwise: T) -> T:

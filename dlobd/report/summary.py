@@ -229,14 +229,19 @@ def _corrections(run: Run) -> tuple[Correction, ...]:
     for clip in run.clips:
         kinds.setdefault(clip.kind, []).append(clip)
     return tuple(
-        Correction(kind, len(clips), sum(clip.ns for clip in clips), max(clips, key=lambda clip: clip.ns))
+        Correction(
+            kind,
+            sum(clip.count for clip in clips),
+            sum(clip.ns for clip in clips),
+            max(clips, key=lambda clip: (clip.count == 1, clip.ns)),
+        )
         for kind, clips in kinds.items()
     )
 
 
 def _not_sound(run: Run, missing_ns: int) -> tuple[str, ...]:
     found = list(run.warnings)
-    inconsistent = sum(clip.kind == "inconsistent" for clip in run.clips)
+    inconsistent = sum(clip.count for clip in run.clips if clip.kind == "inconsistent")
     if inconsistent:
         found.append(f"the evidence is inconsistent in {inconsistent} places; see the corrections.")
     if run.wall_ns and run.unexplained_ns > UNEXPLAINED_LIMIT * run.wall_ns:

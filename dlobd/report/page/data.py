@@ -193,12 +193,12 @@ def _layer_of(attribution: Attribution | None, start_ns: int, end_ns: int) -> st
     """Return the layer with the most wall time in an interval; "" if it is unknown."""
     if attribution is None:
         return ""
-    found = attribution.segments  # sorted, without gaps
-    inside = slice(np.searchsorted(found.end_ns, start_ns, "right"), np.searchsorted(found.start_ns, end_ns))
-    totals_ns = np.zeros(len(SEGMENT_LAYERS), np.int64)
-    times_ns = np.minimum(found.end_ns[inside], end_ns) - np.maximum(found.start_ns[inside], start_ns)
-    np.add.at(totals_ns, found.layer[inside], times_ns)
-    return SEGMENT_LAYERS[int(np.argmax(totals_ns))] if totals_ns.any() else ""
+    segments = attribution.segments  # sorted, without gaps
+    inside = slice(np.searchsorted(segments.end_ns, start_ns, "right"), np.searchsorted(segments.start_ns, end_ns))
+    layers, totals_ns = segments.layer[inside], np.zeros(len(SEGMENT_LAYERS), np.int64)
+    times_ns = np.minimum(segments.end_ns[inside], end_ns) - np.maximum(segments.start_ns[inside], start_ns)
+    np.add.at(totals_ns, layers, times_ns)
+    return SEGMENT_LAYERS[np.argmax(totals_ns) if totals_ns.any() else layers[0]] if len(layers) else ""
 
 
 def _ranked(run: Run) -> list[list[object]]:
