@@ -135,6 +135,9 @@ class _Growth:
         self._train_ns = max(mark["t"] for mark in marks if mark["n"] == "first step done") + 2 * MARGIN_NS
         self._begin_ns, end_ns = min(feeds) - MARGIN_NS, max(feeds) + MARGIN_NS
         self._steady = Steady.of(template / "spans")
+        (self._stored_bytes,) = {found["LocatedBlocks"]["fileLength"] for found in self._json(files.BLOCKS).values()}
+        self._file_bytes = size.steps * self._steady.block_bytes
+        self._batch = self._json(files.JOB)["batch_size"]
         self._loop_ns = size.steps * self._steady.period_ns
         self._cycle_ns = self._loop_ns + end_ns - self._begin_ns
         self._pause_ns = size.tasks * self._cycle_ns - (end_ns - self._begin_ns)
@@ -227,7 +230,7 @@ class _Growth:
 
     def _sized(self, text: str) -> str:
         """Return a text with the size of the grown input files."""
-        before, after = 30 * self._steady.block_bytes, self._size.steps * self._steady.block_bytes
+        before, after = self._stored_bytes, self._file_bytes
         text = text.replace(f":0+{before}", f":0+{after}").replace(f'Read":{before}', f'Read":{after}')
         return text.replace(f"bytes: {_sent(before)}, op: HDFS_READ", f"bytes: {_sent(after)}, op: HDFS_READ")
 
@@ -294,7 +297,7 @@ class _Growth:
 
     @property
     def _settings(self) -> Record:
-        samples = self._size.executors * self._size.steps * 100
+        samples = self._size.executors * self._size.steps * self._batch
         shape = {"dataset": "synthetic", "synthetic_shape": "28x28"}
         return {**shape, "workers": self._size.executors, "epochs": self._size.tasks, "train_samples": samples}
 
@@ -311,8 +314,8 @@ class _Growth:
         falling = np.interp(np.linspace(0, len(losses) - 1, steps), np.arange(len(losses)), losses).round(6).tolist()
         for rank in (executor.rank for executor in self.executors):
             marker = stored[f"rank-{min(rank, 1)}.json"]
-            own = {"rank": rank, "index": max(0, rank - 1), "steps": steps, "samples": 100 * steps, "losses": falling}
-            own["loop_ns"] = marker["loop_ns"] + self._pause_ns
+            own = {"rank": rank, "index": max(0, rank - 1), "steps": steps, "samples": steps * self._batch}
+            own |= {"losses": falling, "loop_ns": marker["loop_ns"] + self._pause_ns}
             yield f"rank-{rank}.json", json.dumps(marker | own)
 
     def _memory_seconds(self) -> int:
@@ -336,11 +339,10 @@ class _Growth:
 
     def _inputs(self) -> Record:
         stored, sums = self._json(files.BLOCKS), self._json(files.CHECKSUMS)
-        before, after = 30 * self._steady.block_bytes, self._size.steps * self._steady.block_bytes
         blocks: Record = {}
         checksums: dict[str, Record] = {of: {} for of in sums}
         for path, located in stored.items():
-            text = json.dumps({path: located}).replace(f": {before}", f": {after}")
+            text = json.dumps({path: located}).replace(f": {self._stored_bytes}", f": {self._file_bytes}")
             line = self._line(text)
             for one in self.executors:
                 if one.source == line.source:

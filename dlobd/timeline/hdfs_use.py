@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -146,11 +147,8 @@ def _at_peak_ns(size: int, rate: float | None) -> int:
 
 def _between(sorted_: list[Transfer], start: int, end: int) -> list[Transfer]:
     """Return the transfers that end in [start, end], of transfers in the order of their ends."""
-    return sorted_[bisect_left(sorted_, start, key=_end) : bisect_right(sorted_, end, key=_end)]
-
-
-def _end(transfer: Transfer) -> int:
-    return transfer.end_ns
+    at = attrgetter("end_ns")
+    return sorted_[bisect_left(sorted_, start, key=at) : bisect_right(sorted_, end, key=at)]
 
 
 def outages(evidence: Evidence) -> list[str]:

@@ -100,12 +100,12 @@ def _loss_finite(facts: Facts) -> Compared | None:
     """Check that the loss of each step is finite. Failed in 9a0b99e and 391b4a5: too large a learning rate made the
     loss NaN, and the run continued to its end."""
     losses = _losses(facts)
-    count, wild = sum(map(len, losses)), [np.flatnonzero(~np.isfinite(each)) for each in losses]
+    wild = [(rank, step) for rank, each in enumerate(losses) for step in np.flatnonzero(~np.isfinite(each)).tolist()]
+    count = sum(map(len, losses))
     message = f"the loss of all {count:,} steps is finite"
-    if (rank := next((rank for rank, steps in enumerate(wild) if len(steps)), None)) is not None:
-        message = f"the loss of step {wild[rank][0]} of rank {rank} is {losses[rank][wild[rank][0]]}"
-    finite = count - sum(map(len, wild))
-    return Compared(finite == count, message, finite, count)
+    if wild:
+        message = "the loss of step {1} of rank {0} is {2}".format(*wild[0], losses[wild[0][0]][wild[0][1]])
+    return Compared(not wild, message, count - len(wild), count)
 
 
 def _losses(facts: Facts) -> list[NDArray[np.float64]]:
