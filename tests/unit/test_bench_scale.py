@@ -13,7 +13,7 @@ import pytest
 from bench.scale import __main__ as scale
 from bench.scale.form import Clock, Names
 from bench.scale.grow import CROSSING, OPEN_GETS, TEMPLATE, Size, grow
-from bench.scale.measure import WORK, Measured, twin
+from bench.scale.measure import WIDE, WORK, Measured, twin
 from bench.scale.span_file import Steady
 from dlobd.attribution.attribute import attribute
 from dlobd.bundle.store import Bundle
@@ -115,9 +115,7 @@ def measured(executors: int, spans: int, cpu_s: float, **aborted: str) -> Measur
 
 def test_figures_become_tables_and_a_plot(tmp_path: Path) -> None:
     long = {"10^4": measured(8, 10**4, 1.0), "10^5": measured(16, 10**5, 8.0, record="more than 8 GiB")}
-    wide = {
-        name: measured(9, spans, cpu_s) for name, spans, cpu_s in zip(scale.WIDE, (10**4, 10**6), (1, 150), strict=True)
-    }
+    wide = {name: measured(9, spans, cpu_s) for name, spans, cpu_s in zip(WIDE, (10**4, 10**6), (1, 150), strict=True)}
     page, picture, stored = scale.write(["a machine"], long, wide, tmp_path)
     text = page.read_text()
     assert "| kernel | 1 | 8 | 0.903 |" in text
