@@ -117,7 +117,7 @@ class Clip:
         "Duration of the correction.",
         "cut duration, or duration of the contradiction with other evidence; for a truncated span, its known duration",
     )
-    count: int = member("Number of corrections: more than 1 for the sum of small ones, without a span.", default=1)
+    count: int = member("Number of corrections.", "1, or more for the sum of small corrections of a kind", default=1)
 
 
 @described()

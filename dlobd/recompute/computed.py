@@ -158,12 +158,10 @@ def _summed(clips: Sequence[Clip]) -> tuple[Clip, ...]:
     alike: dict[str, list[Clip]] = defaultdict(list)
     for clip in clips:
         alike[clip.kind].append(clip)
-    found: list[Clip] = []
-    for kind, some in alike.items():
-        large = sorted(some, key=lambda clip: -clip.ns)[:MOST_CLIPS] if len(some) > MOST_CLIPS else some
-        left, ns = len(some) - len(large), sum(clip.ns for clip in some) - sum(clip.ns for clip in large)
-        found += [*large, *([Clip(kind, "", ns, left)] if left else [])]
-    return tuple(found)
+    small = {kind: sorted(some, key=lambda clip: -clip.ns)[MOST_CLIPS:] for kind, some in alike.items()}
+    sums = (Clip(kind, "", sum(clip.ns for clip in some), len(some)) for kind, some in small.items() if some)
+    omitted = {id(clip) for some in small.values() for clip in some}
+    return (*(clip for clip in clips if id(clip) not in omitted), *sums)
 
 
 NEEDED = ("trace", "attribution", "absences", "checks")
