@@ -23,13 +23,7 @@ _CONTAINER_EXIT = re.compile(r"Exit code from container (\S+) is : (\d+)")
 _REFUSED = re.compile(r"InvalidResourceRequestException: (?:Invalid resource request! )?(.*?)[, ]*$", re.MULTILINE)
 _MEMORY_LIMIT = re.compile(r"containerID=(container_\w+)\] is running (.* memory limit\. Current usage: [^;]+ used)")
 
-_LOG_LIMIT = re.compile(
-    r"containerID=(container_\w+)\] is logging beyond the container (single log directory|total log)"
-)
-_LOG_LIMITS = {
-    "single log directory": "yarn.nodemanager.container-log-monitor.dir-size-limit-bytes",
-    "total log": "yarn.nodemanager.container-log-monitor.total-size-limit-bytes",
-}
+_LOG_LIMIT = re.compile(r"containerID=(container_\w+)\] is logging beyond the container (single|total) log")
 
 _TIMESTAMP = re.compile(r"^(\d{6,} \S+|\d\d/\d\d/\d\d \S+) (?=[A-Z]+ )")
 """The timestamp of a log4j line, in dlobd's pattern or in Spark's."""
@@ -194,10 +188,9 @@ def _limits(evidence: Evidence) -> Iterator[str]:
     """Yield a reason for each container that a NodeManager killed because it exceeded a limit of memory or logs."""
     for line in (*evidence.yarn.diagnostics, *evidence.driver.log.errors):
         if match := _LOG_LIMIT.search(line):
-            yield (
-                f"{_name(evidence, match[1])} was killed by YARN: its logs, with dlobd's span files, exceed "
-                f"{_LOG_LIMITS[match[2]]}; raise it, or record_every_steps"
-            )
+            limit = f"{'total' if match[2] == 'total' else 'dir'}-size-limit-bytes; raise it, or record_every_steps"
+            killed = f"{_name(evidence, match[1])} was killed by YARN: its logs, with dlobd's span files, exceed "
+            yield f"{killed}yarn.nodemanager.container-log-monitor.{limit}"
         if match := _MEMORY_LIMIT.search(line):
             yield (
                 f"{_name(evidence, match[1])} was killed by YARN: it was running {match[2]}; "
