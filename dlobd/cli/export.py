@@ -26,11 +26,13 @@ class Format(NamedTuple):
         title: a description in a few words.
         types: suffixes of the file types; the first is the default.
         write: function that writes a bundle to a file.
+        growth: size of the file, divided by the size of the span files.
     """
 
     title: str
     types: tuple[str, ...]
     write: Callable[[Bundle, Path], None]
+    growth: float = 0
 
 
 def _mlperf_log(bundle: Bundle, output: Path) -> None:
@@ -84,9 +86,9 @@ _TABLES = (".csv", ".parquet")
 
 FORMATS: Mapping[str, Format] = {
     "mlperf-log": Format("epochs and accuracies as an MLPerf-style log", (".log", ".txt"), _mlperf_log),
-    "otlp": Format("the timeline as OTLP JSON, for OpenTelemetry's tools", (".json",), _otlp),
+    "otlp": Format("the timeline as OTLP JSON, for OpenTelemetry's tools", (".json",), _otlp, 7),
     "layers": Format("one row per layer of the wall time", _TABLES, _table("attribution")),
-    "spans": Format("one row per span", _TABLES, _table("spans")),
+    "spans": Format("one row per span", _TABLES, _table("spans"), 1.7),
     "steps": Format("one row per training step and rank", _TABLES, _table("steps")),
     "epochs": Format("one row per epoch", _TABLES, _table("epochs")),
 }
@@ -108,6 +110,7 @@ def export(
 
     Tables are written as CSV, or as Parquet if the output file ends in .parquet.
     """
+    from dlobd.evidence import recorder
     from dlobd.registry import unknown
 
     if name is None:
@@ -116,4 +119,6 @@ def export(
         raise UsageError(unknown("format", name, FORMATS), "dlobd export --help")
     form = FORMATS[name]
     bundle = find_run(run, out)
-    form.write(bundle, checked(output, bundle.path / f"{name}{form.types[0]}", form.types, force))
+    growth = 0.1 if output and output.suffix == ".parquet" else form.growth
+    size_bytes = growth * recorder.size_bytes(bundle.spans)
+    form.write(bundle, checked(output, bundle.path / f"{name}{form.types[0]}", form.types, force, size_bytes))

@@ -22,16 +22,21 @@ Output = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 
-def checked(path: Path | None, default: Path, types: Sequence[str], force: bool) -> Path:
+def checked(path: Path | None, default: Path, types: Sequence[str], force: bool, size_bytes: float = 0) -> Path:
     """Check, before any computation, that a command may write a file; return its path.
 
     Args:
         path: the user's file, `STDOUT`, or None for `default`, which a command of dlobd wrote and may overwrite.
         types: suffixes of the file types that the command writes.
+        size_bytes: estimated size of the file.
 
-    Raises UsageError if the type is unknown, the directory cannot be written, or the file exists and `force` is False.
+    Raises UsageError if the type is unknown, the directory cannot be written or lacks the space, or the file exists and
+    `force` is False.
     """
-    if path == STDOUT or (path is not None and path.exists() and not path.is_file() and not path.is_dir()):
+    if path == STDOUT:
+        _check_space(Path(tempfile.gettempdir()), size_bytes, "set TMPDIR to a larger directory, or choose -o FILE")
+        return path
+    if path is not None and path.exists() and not path.is_file() and not path.is_dir():
         return path
     chosen = path or default
     if chosen.is_dir():
@@ -43,7 +48,14 @@ def checked(path: Path | None, default: Path, types: Sequence[str], force: bool)
         raise UsageError(f"{chosen} cannot be written: {why}.", "choose another -o FILE")
     if path is not None and path.exists() and not force:
         raise UsageError(f"{path} already exists.", "add --force, or choose another -o FILE")
+    _check_space(chosen.absolute().parent, size_bytes, "choose another -o FILE")
     return chosen
+
+
+def _check_space(directory: Path, size_bytes: float, remedy: str) -> None:
+    if (free := shutil.disk_usage(directory).free) < size_bytes:
+        size = f"The output has about {size_bytes / 1e6:.0f} MB"
+        raise UsageError(f"{size}, but {directory} has {free / 1e6:.0f} MB of free space.", remedy)
 
 
 def shown(path: Path) -> Path:

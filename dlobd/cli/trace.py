@@ -10,6 +10,9 @@ from dlobd.cli.output import STDOUT, Force, Output, checked, opened, writing
 from dlobd.cli.series import find_run
 from dlobd.errors import UsageError
 
+GROWTH = 2.5
+"""Size of a whole trace, divided by the size of the span files."""
+
 
 def trace(
     run: RunRef = "latest",
@@ -30,10 +33,13 @@ def trace(
     if to_s is not None and to_s <= from_s:
         raise UsageError(f"--to {to_s:g} is not after --from {from_s:g}.", "name a later end")
     bundle = find_run(run, out)
-    file = checked(output, bundle.path / "trace.json", (".json",), force)
+    from dlobd.evidence import recorder
     from dlobd.report.export.perfetto import Selection, events, members
     from dlobd.timeline.assemble import read
 
+    whole = not from_s and to_s is None and lanes is None
+    size_bytes = GROWTH * recorder.size_bytes(bundle.spans) if whole else 0
+    file = checked(output, bundle.path / "trace.json", (".json",), force, size_bytes)
     found, sampled = read(bundle.path)
     selection = Selection(int(from_s * 1e9), None if to_s is None else int(to_s * 1e9), (lanes or "*").split(","))
     if not selection.has_lane(found.lanes):
