@@ -278,7 +278,7 @@ def test_an_archive_of_the_same_python_is_taken(tmp_path: Path, name: str) -> No
         ("a.tar.gz", [OURS], "contains no bin/python"),
         ("a.tar.gz", ["bin/python", "lib/python3.6/os.py"], r"contains python3\.6, but the driver runs"),
         ("a.zip", ["bin/python"], "contains no Python library"),
-        ("a.rar", ["bin/python", OURS], "YARN would not unpack it"),
+        ("a.rar", ["bin/python", OURS], "YARN does not unpack it"),
     ],
 )
 def test_another_archive_is_refused(tmp_path: Path, name: str, members: list[str], words: str) -> None:
