@@ -43,7 +43,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     limits = f"limits of each process: {MEMORY_BYTES >> 30} GiB of address space, {CPU_S} s of CPU"
     facts = [*publish.machine(())[:1], limits]
     if asked.loaded:
-        facts.append("**The machine had other work: memory is exact, CPU times are up to a quarter too long.**")
+        facts.append("**The machine had other work, which makes CPU times longer.**")
     return write(facts, long, wide, asked.docs)
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import resource
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.scale.grow import Size, grow
@@ -20,6 +18,8 @@ from dlobd.paths import replace_file
 
 MEMORY_BYTES, CPU_S = 8 << 30, 900
 """Limits of each process: address space, and CPU time."""
+
+LIMITED = Path(__file__).with_name("limited.py")
 
 TWIN = "20260101T000000Z-ffff"
 """Run ID of the copy of a record with which its run is compared."""
@@ -32,7 +32,7 @@ LONG = {
 }
 """Runs with one feed task per executor, which grow in length; with more executors too, as real runs have."""
 
-WIDE = {"10 x 64": Size(10, 62, 3), "1,000 x 64": Size(1000, 62, 3)}
+WIDE = {"100 x 64": Size(100, 62, 3), "1,000 x 64": Size(1000, 62, 3)}
 """Runs with 64 tasks per executor: 62 feed tasks, and one each of the stages before and after."""
 
 Measured = dict[str, Any]
@@ -59,7 +59,7 @@ def _own(name: str) -> Callable[[Path, Path], Sequence[str | Path]]:
 
 
 WORK = (
-    Work("read by pyarrow", _own("arrow")),
+    Work("read by polars", _own("polars")),
     Work("kernel", _own("kernel")),
     Work("record", _own("record")),
     Work("show", _dlobd("show")),
@@ -106,24 +106,17 @@ def twin(bundle: Path) -> None:
 
 def run(arguments: Sequence[str | Path], memory_bytes: int = MEMORY_BYTES, cpu_s: int = CPU_S) -> tuple[Measured, str]:
     """Run Python with arguments within the limits; return its figures and its output."""
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
-
-    with TemporaryFile() as output, TemporaryFile() as errors:
-        process = subprocess.Popen([sys.executable, *arguments], stdout=output, stderr=errors, preexec_fn=limit)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        output.seek(0)
-        errors.seek(0)
-        text, lines = output.read().decode().strip(), errors.read().decode(errors="replace").strip().splitlines()
-    figures: Measured = {"cpu_s": round(used.ru_utime + used.ru_stime, 2), "peak_bytes": used.ru_maxrss << 10}
-    if process.returncode:
-        reason = lines[-1][-200:] if lines else f"exit code {process.returncode}"
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "figures.json"
+        command = (sys.executable, "-I", "-S", LIMITED, path, str(memory_bytes), str(cpu_s), *arguments)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        figures: Measured = json.loads(path.read_text())
+    lines = done.stderr.strip().splitlines()
+    if done.returncode:
+        reason = lines[-1][-200:] if lines else "a signal ended it"
         if figures["cpu_s"] >= cpu_s - 1:
             reason = f"more than {cpu_s} s of CPU"
         elif any("MemoryError" in line or "MB of memory" in line for line in lines):
-            reason = f"more than {memory_bytes >> 30} GiB"
+            reason = f"more than {memory_bytes / 2**30:g} GiB"
         figures["aborted"] = reason
-    return figures, text
+    return figures, done.stdout.strip()

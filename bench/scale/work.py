@@ -1,10 +1,11 @@
 """Work that has no command of its own, for a measurement in its own process.
 
-python -m bench.scale.work {record|kernel|arrow} BUNDLE
+python -m bench.scale.work {record|kernel|polars} BUNDLE
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -38,25 +39,21 @@ def kernel(bundle: Bundle) -> str:
     return "" if total_ns == trace.wall_ns else "the layers do not sum to the wall time"
 
 
-def arrow(bundle: Bundle) -> str:
-    """Read the lines of all span files with pyarrow, in one thread; print the number of lines."""
-    import pyarrow
-    from pyarrow import json
+def polars(bundle: Bundle) -> str:
+    """Read the lines of all span files with polars, in one thread; print the number of lines."""
+    os.environ["POLARS_MAX_THREADS"] = "1"
+    import polars
 
-    text, number = pyarrow.string(), pyarrow.int64()
-    wait = pyarrow.struct({"waits_for": pyarrow.list_(text), "rendezvous": text, "call": number})
+    text, number = polars.String, polars.Int64
+    wait = polars.Struct({"waits_for": polars.List(text), "rendezvous": text, "call": number})
     columns = {"k": text, "i": number, "p": number, "l": text, "n": text, "t": number, "d": number, "th": text}
-    members = {**columns, "w": wait, "a": pyarrow.struct({"bytes": number})}
-    shape = json.ParseOptions(explicit_schema=pyarrow.schema(members), unexpected_field_behavior="ignore")
-    tables = [
-        json.read_json(path, json.ReadOptions(use_threads=False, block_size=4 << 20), shape)
-        for path in sorted(bundle.spans.rglob("*.jsonl"))
-    ]
-    print(sum(table.num_rows for table in tables))
+    shape = {**columns, "w": wait, "a": polars.Struct({"bytes": number})}
+    frames = [polars.read_ndjson(path, schema=shape) for path in sorted(bundle.spans.rglob("*.jsonl"))]
+    print(sum(map(len, frames)))
     return ""
 
 
-WORK = {"record": record, "kernel": kernel, "arrow": arrow}
+WORK = {"record": record, "kernel": kernel, "polars": polars}
 
 if __name__ == "__main__":
     sys.exit(WORK[sys.argv[1]](Bundle(Path(sys.argv[2]).resolve())) or 0)
