@@ -321,11 +321,12 @@ def validate(run: Any, label: str) -> None:
     if found := difference(run, Run):
         where, what = found
         raise BundleError(f"{label}: run.json does not follow its schema at {where}: {what[:300]}.")
-    if run["wall_ns"] is not None:
-        total = sum(layer["ns"] for layer in run["layers"]) + (run["unattributed_ns"] or 0)
-        if run["layers"] and total != run["wall_ns"]:
-            raise BundleError(f"{label}: the layers sum to {total} ns, not to the wall time of {run['wall_ns']} ns.")
-    for layer in run["layers"]:
+    layers, wall_ns = run.get("layers", ()), run.get("wall_ns")
+    if wall_ns is not None:
+        total = sum(layer["ns"] for layer in layers) + (run["unattributed_ns"] or 0)
+        if layers and total != wall_ns:
+            raise BundleError(f"{label}: the layers sum to {total} ns, not to the wall time of {wall_ns} ns.")
+    for layer in layers:
         known = [layer[name] for name in ("measured_ns", "between_marks_ns", "named_wait_ns", "unexplained_ns")]
         if sum(known) != layer["ns"]:
             raise BundleError(f"{label}: the parts of {layer['layer']} sum to {sum(known)}, not to {layer['ns']} ns.")

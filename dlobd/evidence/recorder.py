@@ -142,7 +142,8 @@ class _File:
         self._bytes = 0
         self._first = 0  # number of the process's line
         self._cost_line = 0
-        self._bad: list[int] = []
+        self._bad = self._bad_before_cost = 0
+        self._bad_here: list[int] = []  # numbers of the damaged lines among those that are added
         self._spans = SpanLines(_ATTRS)
         self._begun: dict[int, tuple[int, SpanLine]] = {}
         self._open: dict[int, SpanLine] = {}
@@ -153,9 +154,16 @@ class _File:
         for place, line in enumerate(lines):
             if self._process and line.startswith(ENDED):
                 spans.append(place)
-            else:
+            elif line.startswith(b"{"):
                 self._other(line, self._lines + place)
-        self._bad += self._spans.decode([lines[place] for place in spans], [self._lines + place for place in spans])
+            elif self._process:
+                self._bad_here.append(self._lines + place)
+        numbers = [self._lines + place for place in spans]
+        self._bad_here += self._spans.decode([lines[place] for place in spans], numbers)
+        if self._cost_line >= self._lines:
+            self._bad_before_cost = self._bad + sum(number < self._cost_line for number in self._bad_here)
+        self._bad += len(self._bad_here)
+        self._bad_here.clear()
         self._lines += len(lines)
         self._bytes += sum(map(len, lines)) + len(lines)
 
@@ -171,17 +179,17 @@ class _File:
         begun = self._begun.values()
         self._spans.add([span for _, span in begun], [number for number, _ in begun])
         process.spans, bad = self._spans.columns([number for number, span in begun if span.i in self._open])
-        self._bad += bad
         process.bytes = self._bytes
-        process.lines = self._lines - self._first - len(self._bad)
-        process.bad_lines = len(self._bad)
-        process.cost_at = self._cost_line - self._first - sum(number < self._cost_line for number in self._bad)
+        process.bad_lines = self._bad + len(bad)
+        process.lines = self._lines - self._first - process.bad_lines
+        before = self._bad_before_cost + sum(number < self._cost_line for number in bad)
+        process.cost_at = self._cost_line - self._first - before
         return process
 
     def _other(self, text: bytes, number: int) -> None:
         if self._process and text.startswith(MARKS):
             if not self._mark(text, number):
-                self._bad.append(number)
+                self._bad_here.append(number)
             return
         line = reading.parse_json(text.decode(errors="replace"), JsonMap, infinite=True)
         if isinstance(line, reading.Damaged) or not isinstance(line.get("k"), str):
@@ -198,7 +206,7 @@ class _File:
             process, is_span = self._process, line["k"] in ("s", "b", "e")
             valid = not process or (self._mark(text, number) if is_span else self._add(process, line, number))
         if self._process and not valid:
-            self._bad.append(number)
+            self._bad_here.append(number)
 
     def _mark(self, text: bytes, number: int) -> bool:
         """Add a begin or an end of a span, or a whole span; return False for a damaged line."""

@@ -308,10 +308,11 @@ def compute(experiment: Runnable, bundle: Bundle, run_record: RunInProgress, rep
     with run_record.times.measure("import"):
         try:
             run_record.run = run_record.run.with_computed(record.computed(bundle, experiment, forgives=True))
-        except SetupError as error:
+        except (SetupError, MemoryError) as error:
+            what = error.what if isinstance(error, SetupError) else "out of memory."
             window = reading.read_json(bundle.path / files.WINDOW, dict[str, object])
             failed = isinstance(window, dict) and (window["exit_code"] or window["ended_by"])
-            reason = f"the record was not computed: {error.what} Next: dlobd import {bundle.run_id}"
+            reason = f"the record was not computed: {what} Next: dlobd import {bundle.run_id}"
             run_record.note(status="failed" if failed else "invalid", reason=reason)
 
 
