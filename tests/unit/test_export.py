@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import io
 import json
 import os
+import re
 import shutil
 import stat
 import sys
@@ -24,9 +26,11 @@ from dlobd.bundle import files, store
 from dlobd.cli import output
 from dlobd.cli.export import FORMATS
 from dlobd.errors import BundleError, UsageError
+from dlobd.evidence.recorded_spans import RecordedSpans
 from dlobd.measures import frames
-from dlobd.report.export import frame_file
+from dlobd.report.export import frame_file, perfetto
 from dlobd.schema import Process
+from dlobd.timeline import assemble
 from tests.records import run_record
 from tests.samples import host, process, sample
 from tests.strategies import trace_of
@@ -112,6 +116,62 @@ def test_names_and_missing_numbers_survive_csv() -> None:
         [False, True],
         [True, False],
     ]
+
+
+@pytest.mark.parametrize(
+    ("ending", "name"), [("csv", "spans"), ("parquet", "spans"), ("json", "otlp"), ("json", "trace")]
+)
+def test_a_file_in_parts_is_the_whole_file(
+    ending: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exports stream: few rows of a long run are in memory."""
+    whole, parts = (tmp_path / f"{size}.{ending}" for size in ("whole", "parts"))
+    for path in (whole, parts):
+        words = ["trace"] if name == "trace" else ["export", "--format", name]
+        assert cli.main([*words, str(RUN), "-o", str(path)]) == 0
+        monkeypatch.setattr(frames, "PART", 50)
+        monkeypatch.setattr(perfetto, "BLOCK", 50)
+    if ending == "parquet":
+        with parts.open("rb") as file:
+            assert len(fastparquet.ParquetFile(file).row_groups) > 5
+        pd.testing.assert_frame_equal(parquet(whole), parquet(parts), check_dtype=False, check_categorical=False)
+    else:
+        assert whole.read_bytes() == parts.read_bytes()
+
+
+def test_a_trace_is_held_once() -> None:
+    """The columns of the files are freed when the trace is assembled."""
+    gc.collect()
+    before = sum(isinstance(one, RecordedSpans) for one in gc.get_objects())
+    trace, sampled = assemble.read(RUN)
+    assert len(trace.spans) > 100
+    assert sampled
+    assert sum(isinstance(one, RecordedSpans) for one in gc.get_objects()) == before
+
+
+def test_frames_of_spans_share_their_texts_and_attributes() -> None:
+    """A frame is built from columns: a value that spans share is one object."""
+    frame = dlobd.load(RUN).spans()
+    for name in ("layer", "name", "lane", "source", "host", "role"):
+        assert len({id(text) for text in frame[name].astype(object)}) == frame[name].nunique()
+    assert len({id(attrs) for attrs in frame["attrs"]}) < len(frame) / 2
+
+
+def test_an_output_without_space_is_refused_before_it_is_computed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sparse span file needs no disk; its exports would."""
+    copy = Path(shutil.copytree(RUN, tmp_path / "20260102T030405Z-0a1b"))
+    sparse = copy / "spans" / "driver" / "spans-1-1.jsonl"
+    sparse.touch()
+    os.truncate(sparse, shutil.disk_usage(tmp_path).free)
+    for words in (["trace"], ["export", "--format", "otlp"], ["export", "--format", "spans", "-o", "-"]):
+        assert cli.main([*words, str(copy)]) == 2
+        said = capsys.readouterr().err
+        assert re.match(
+            r"dlobd: The output has about \d+ MB, but .* has \d+ MB of free space\. Next: .*-o FILE\n$", said
+        )
+    assert not (copy / "trace.json").exists()
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

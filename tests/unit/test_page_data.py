@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,19 +13,22 @@ import pytest
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.nesting import arrange
+from dlobd.attribution.trace import Span
 from dlobd.bundle.store import Bundle
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.report.first_screen import first_screen
 from dlobd.report.page.data import QUALITIES, document
 from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source, source
-from dlobd.report.page.timeline import MOST_PARTS, timeline
+from dlobd.report.page.timeline import MOST_LANES, MOST_NAMES, MOST_PARTS, MOST_ROWS, timeline
 from dlobd.report.tables import cell
-from dlobd.spans import INSTANTS
+from dlobd.schema import Process
+from dlobd.spans import INSTANTS, SPANS, STEP, WRITE_FILE
 from tests import records
 from tests.captured import NAMES
 from tests.page_traces import DATA, copied, long_run, long_trace, sums
 from tests.scalar_attribution import by_lane
+from tests.strategies import trace_of
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -79,6 +84,68 @@ def test_undrawn_lanes_and_causes_without_spans_are_stated() -> None:
     found = timeline(trace, attribute(trace))
     assert len(found["lanes"]) - 1 + found["lanes_left_out"] == len(trace.lanes)
     assert found["lanes_left_out"] == 21
+
+
+def test_a_wide_and_deep_run_has_a_small_timeline_with_exact_sums() -> None:
+    """Many lanes, rows, names and parts: the page draws the lanes of the critical path and counts the rest."""
+    ranks = [
+        Span(
+            f"{rank}-{place}",
+            None,
+            STEP,
+            Process("h", "worker", rank, rank),
+            f"rank-{rank}",
+            at_ns,
+            at_ns + 9,
+            call=place,
+        )
+        for rank in range(80)
+        for place, at_ns in enumerate(range(0, 20_000, 100))
+    ]
+    files = [
+        Span(
+            f"f{place}",
+            None,
+            WRITE_FILE,
+            Process("h", "driver", 0, 1),
+            "driver",
+            at_ns,
+            at_ns + 5,
+            f"f{place}",
+        )
+        for place, at_ns in enumerate(range(0, 20_000, 10))
+    ]
+    deep = [
+        Span(f"d{depth}", None, STEP, Process("h", "chief", 0, 2), "application", depth, 20_000 - depth)
+        for depth in range(60)
+    ]
+    client = Span(
+        "c", None, SPANS["client", "wait for spark-submit"], Process("h", "client", 0, 3), "client", 0, 20_000
+    )
+    waiting = dataclasses.replace(client, waits_for=("rank-79",))
+    trace = trace_of(0, 20_000, (waiting, *files, *deep, *ranks))
+    found: dict[str, Any] = timeline(trace, attribute(trace))
+    lanes = [lane["name"] for lane in found["lanes"]]
+    assert len(lanes) == 1 + MOST_LANES
+    assert {"client", "driver", "application", "rank-79", "rank-0"} <= {*lanes}
+    assert found["lanes_left_out"] == 83 - MOST_LANES
+    assert max(lane["rows"] for lane in found["lanes"]) == MOST_ROWS
+    assert found["too_deep"] == 60 - MOST_ROWS
+    assert len(found["names"]) <= MOST_NAMES + 20
+    assert sum((len(row) - 7) // 3 for row in found["slices"]) <= MOST_PARTS
+    total = sum(ns for (lane, _), ns in sums(found).items() if lane == "driver")
+    assert total == sum(span.end_ns - span.start_ns for span in files)
+    assert sums(found)["driver", "other names"] == 5 * (len(files) - MOST_NAMES + 2)
+    page = json.dumps(found, separators=(",", ":"))
+    assert len(page) < 500_000
+
+
+def test_a_large_record_is_left_out_of_the_page() -> None:
+    small, large = _of(), _of(warnings=["w" * 100] * 3_000)
+    assert _one(small)["record"] == small.record
+    assert _one(small)["recorded"]
+    assert _one(large)["record"] is None
+    assert not _one(large)["recorded"]
 
 
 def test_each_event_has_its_consequence(captured: Source) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -26,21 +27,16 @@ def write_csv(parts: Iterable[pd.DataFrame], stream: TextIO) -> None:
 def write_parquet(parts: Iterable[pd.DataFrame], path: Path) -> None:
     """Write a Parquet file compressed by zstd, with a dictionary for each column of repeated texts. The run's ID,
     status and reason are in its pandas metadata."""
-    kinds: dict[str, str] = {}
     for number, part in enumerate(parts):
         flat = _flat(part)
-        for name, kind in flat.dtypes.items():
-            if not number and not pd.api.types.is_numeric_dtype(kind) and kind != "category":
-                kinds[str(name)] = "category" if flat[name].nunique() * 2 <= len(flat) else "object"
-        frame = flat.astype(kinds)
+        # a category must have the same values in all parts: the parts of `spans` have their categories already
+        texts = [name for name, kind in flat.dtypes.items() if kind == "str"]
+        frame = flat.astype(dict.fromkeys(texts, "category"))
         fastparquet.write(str(path), frame, write_index=False, compression="ZSTD", append=bool(number))
 
 
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a copy with dicts replaced by JSON text."""
-    dicts = [name for name, kind in frame.dtypes.items() if kind == "object"]
-    return frame.assign(**{str(name): frame[name].map(_text) for name in dicts})
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, default=str)
+    objects = [name for name, kind in frame.dtypes.items() if kind == "object"]
+    dicts = [str(name) for name in objects if isinstance(next(iter(frame[name]), None), dict)]
+    return frame.assign(**{name: frame[name].map(partial(json.dumps, default=str)) for name in dicts})
