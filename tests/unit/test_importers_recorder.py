@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dlobd import spans as kinds
+from dlobd.bundle import reading
 from dlobd.evidence import recorder
 from dlobd.timeline.builder import LaneBuilder
 from dlobd.tracing.clock_offset import Exchange
@@ -107,6 +108,24 @@ def test_the_last_word_about_the_cost_holds(tmp_path: Path) -> None:
     assert (process.bad_lines, process.lines) == (0, 4)
     without = recorder.read(written(tmp_path, *ALL))
     assert without.cost is None
+
+
+def test_damaged_lines_are_counted_in_any_number_and_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in several blocks, and before and after the last line of the cost. A file of garbage needs little memory."""
+    span = {"k": "s", "l": "feed", "n": "get", "p": 0, "t": 120, "d": 5}
+    cost = {"k": "cost", **dataclasses.asdict(Cost(1, 2, 3, 4, 5, 6, 0, 0))}
+    spans = [span | {"i": number} for number in range(1, 9)]
+    bad = ["", "{", "garbage \0", '{"k":"s","i":1}', json.dumps(spans[0] | {"l": "no layer"}), "[]", "7"]
+    good = [json.dumps(line) for line in (PROCESS, *spans[:4], cost, *spans[4:])]
+    path = tmp_path / "spans-7-100.jsonl"
+    path.write_text("".join(f"{line}\n" + "".join(f"{one}\n" for one in bad) for line in good))
+    for block in (400, 4 << 20):
+        monkeypatch.setattr(reading, "BLOCK_BYTES", block)
+        process = recorder.read(path)
+        assert process
+        assert len(process.spans) == len(spans)
+        assert (process.lines, process.bad_lines) == (len(good), len(good) * len(bad))
+        assert process.cost_at == good.index(json.dumps(cost))
 
 
 def test_all_processes_in_the_order_in_which_they_opened(tmp_path: Path) -> None:
