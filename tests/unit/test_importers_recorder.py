@@ -115,7 +115,7 @@ def test_damaged_lines_are_counted_in_any_number_and_place(tmp_path: Path, monke
     span = {"k": "s", "l": "feed", "n": "get", "p": 0, "t": 120, "d": 5}
     cost = {"k": "cost", **dataclasses.asdict(Cost(1, 2, 3, 4, 5, 6, 0, 0))}
     spans = [span | {"i": number} for number in range(1, 9)]
-    bad = ["", "{", "garbage \0", '{"k":"s","i":1}', json.dumps(spans[0] | {"l": "no layer"}), "[]", "7"]
+    bad = ["", "{", "garbage \0", '{"k":"s","i":1}', json.dumps(spans[0] | {"i": 99, "l": "no layer"}), "[]", "7"]
     good = [json.dumps(line) for line in (PROCESS, *spans[:4], cost, *spans[4:])]
     path = tmp_path / "spans-7-100.jsonl"
     path.write_text("".join(f"{line}\n" + "".join(f"{one}\n" for one in bad) for line in good))
