@@ -149,11 +149,9 @@ def test_a_trace_is_held_once() -> None:
     assert sum(isinstance(one, RecordedSpans) for one in gc.get_objects()) == before
 
 
-def test_frames_of_spans_share_their_texts_and_attributes() -> None:
-    """A frame is built from columns: a value that spans share is one object."""
+def test_frames_of_spans_share_their_attributes() -> None:
+    """A frame is built from columns: attributes that spans share are one object."""
     frame = dlobd.load(RUN).spans()
-    for name in ("layer", "name", "lane", "source", "host", "role"):
-        assert len({id(text) for text in frame[name].astype(object)}) == frame[name].nunique()
     assert len({id(attrs) for attrs in frame["attrs"]}) < len(frame) / 2
 
 
