@@ -38,7 +38,7 @@ MOST_LANES = 8
 MOST_RANKS = 40
 """Maximum ranks in the chart of ranks: those with the slowest median step."""
 
-MOST_RECORD_BYTES = 200_000
+MOST_RECORD_BYTES = 300_000
 """Maximum size of run.json in the page. The record of 64 executors has 0.5 MB; of two executors, 50 KB."""
 
 DARK = ("#0072B2", "#882255")
