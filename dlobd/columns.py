@@ -121,10 +121,11 @@ class Table:
         block = [np.full(size, column) if isinstance(column, int) else column for column in columns]
         self._blocks.append(tuple(block if where is None else [column[where] for column in block]))
 
-    @property
-    def columns(self) -> list[Ints]:
-        """All rows."""
-        return [np.concatenate(column) for column in zip(*self._blocks, strict=True)]
+    def take(self) -> list[Ints]:
+        """Return all rows, and empty the table: each column is released as soon as it is joined."""
+        parts = list(zip(*self._blocks, strict=True))[::-1]
+        self._blocks.clear()
+        return [np.concatenate(parts.pop()) for _ in range(len(parts))]
 
 
 def places(first: Ints, sizes: Ints) -> Ints:

@@ -16,7 +16,7 @@ from bench.scale.grow import Size, grow
 from dlobd.bundle import files
 from dlobd.paths import replace_file
 
-MEMORY_BYTES, CPU_S = 8 << 30, 900
+MEMORY_BYTES, CPU_S = 16 << 30, 900
 """Limits of each process: address space, and CPU time."""
 
 LIMITED = Path(__file__).with_name("limited.py")

@@ -54,7 +54,7 @@ def attribute(trace: Trace) -> Attribution:
     _check(trace)
     walk = _Walk(trace)
     segments = walk.segments()
-    return summed(trace, segments, walk.columns, walk.edges_ns, walk.clips)
+    return summed(trace, segments, walk.columns, walk.edges_ns(), walk.clips())
 
 
 def nested(trace: Trace) -> Nested:
@@ -116,8 +116,8 @@ class _Walk:
         window = [np.array([number]) for number in (0, self.lanes.wall_ns, NONE, 0)]
         while len(window[0]) and self.lanes.wall_ns:
             self._resolve(*window)
-            window, self._windows = self._windows.columns, Table(4)
-        row, start, end, chain = self._own.columns
+            window, self._windows = self._windows.take(), Table(4)
+        row, start, end, chain = self._own.take()
         kind = np.where(row == NONE, NO_SPAN, OWN)
         parts = [(start, end, row, kind, chain), *self._causes()]
         start, end, row, kind, chain = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -134,18 +134,16 @@ class _Walk:
         columns = start[order][at], end[order][last], layer, row, kind[order][at], chain[order][at]
         return Segments(*columns, self.columns.spans, chains)
 
-    @property
     def clips(self) -> list[Clip]:
-        """Corrections: in lanes, of members that left their collective too early, and of cycles of waits."""
-        end, row, ns = self._cycles.columns
+        """Return the corrections: in lanes, of members that left their collective too early, and of cycles of waits."""
+        end, row, ns = self._cycles.take()
         order = np.argsort(-end, kind="stable")
         cycles = zip(self.columns.spans.ids(row[order]), ns[order].tolist(), strict=True)
         return [*self.lanes.clips, *self._late, *(Clip("cycle", *cycle) for cycle in cycles)]
 
-    @property
     def edges_ns(self) -> tuple[Ints, Ints]:
-        """Times of boundaries, and their uncertainty: the larger uncertainty of both edges."""
-        at, resolution_ns = self._edges.columns
+        """Return the times of boundaries, and their uncertainty: the larger uncertainty of both edges."""
+        at, resolution_ns = self._edges.take()
         order = np.argsort(at, kind="stable")
         at = at[order]
         return at[starts_of_runs(at)], largest_of_runs(at, resolution_ns[order])
@@ -233,7 +231,7 @@ class _Walk:
     def _causes(self) -> Iterator[tuple[Ints, Ints, Ints, Ints, Ints]]:
         """Yield the gaps in two parts, from start to end: the rest, and the named cause. A cause takes the last parts
         of a span's gaps, at most its period."""
-        row, start, end, chain, rest = self._gaps.columns
+        row, start, end, chain, rest = self._gaps.take()
         order = np.lexsort((-end, row))[np.count_nonzero(row == NONE) :]
         row, start, end, chain, rest = (column[order] for column in (row, start, end, chain, rest))
         length = end - start

@@ -88,13 +88,13 @@ class Dependencies:
             new = new[at[np.searchsorted(at[:-1], new)] != new]
             for block in links:
                 table.add(*block)
-        self.at, self.edges = at, table.columns
+        self.at, self.edges = at, table.take()
         linked = np.zeros(len(at), np.bool_)
         linked[np.searchsorted(at, self.edges[0][self.edges[0] >= 0])] = True
         steps = Table(4)
         for until, before, depends in chunks(at, np.append(at[:1], at[:-1]), linked):
             steps.add(*self._between(before, until, depends))
-        self.steps = Parts(*steps.columns)
+        self.steps = Parts(*steps.take())
 
     def omitted(self, until: Ints) -> Flags:
         """Return True for ends of waits that begin at the entry of the member: the collective knows of the entry."""
@@ -143,7 +143,7 @@ class Dependencies:
         np.maximum.at(latest_ns, waits, busy_ns)
         waited_ns, free_ns = lanes.time_ns(until[waits]) - latest_ns[waits], latest_ns[waits] - busy_ns
         table.add(until[waits], lanes.position(by, busy_ns), row[waits], 0, waited_ns, free_ns)
-        return table.columns
+        return table.take()
 
     def _between(self, before: Ints, until: Ints, linked: Flags) -> Parts:
         """Return the times between positions; 0 before a lane. `linked`: flags of ends with edges from other lanes."""

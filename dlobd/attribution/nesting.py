@@ -20,7 +20,7 @@ import numpy as np
 
 from dlobd.attribution.columns import Columns
 from dlobd.attribution.trace import Span
-from dlobd.columns import MOST, NONE, Flags, Ints, ends_of_runs, largest_of_runs, starts_of_runs
+from dlobd.columns import MOST, NONE, Flags, Ints, Table, ends_of_runs, largest_of_runs, starts_of_runs
 from dlobd.errors import BundleError
 from dlobd.schema import Clip
 
@@ -107,18 +107,17 @@ class Lanes:
             untidy[columns.lane[crossing]] = True
             rows = rows[~untidy[columns.lane[rows]]]
             around = _enclosing(low[rows], high[rows])
-        tables: list[tuple[Ints, ...]] = [
-            self._edges(len(columns.lanes)),
-            *_turns(rows, around, low, high, columns.resolution_ns),
-        ]
+        pieces = Table(3)
+        for part in (self._edges(len(columns.lanes)), *_turns(rows, around, low, high, columns.resolution_ns)):
+            pieces.add(*part)
         clips = self._clips(columns, depth, lost_ns > 0, high - low, ~untidy[columns.lane])
         depths = _open_at_start(low[rows], high[rows])
         self._nested: list[tuple[Ints, ...]] = [(rows, low[rows], high[rows], depths)]
         for lane in np.flatnonzero(untidy).tolist():
             table, nested, clips[lane] = self._by_loop(columns, lane)
-            tables.append(table)
+            pieces.add(*table)
             self._nested.append(nested)
-        at, owner, resolution_ns = (np.concatenate(column) for column in zip(*tables, strict=True))
+        at, owner, resolution_ns = pieces.take()
         order = np.argsort(at, kind="stable")  # of equal positions, the last table has precedence
         at = at[order]
         last = ends_of_runs(at)

@@ -58,7 +58,7 @@ def read_bytes(path: Path) -> bytes | Missing | Damaged:
         with opened as file:
             status = os.fstat(file.fileno())
             cut = path.name in OUTPUTS and status.st_size > 2 * OUTPUT_BYTES
-            content = file.read(OUTPUT_BYTES if cut else LIMIT_BYTES + 1)
+            content = file.read(OUTPUT_BYTES if cut else min(status.st_size, LIMIT_BYTES + 1))
             if cut:
                 file.seek(-OUTPUT_BYTES, os.SEEK_END)
                 content += b"\n" + file.read(OUTPUT_BYTES)
