@@ -190,7 +190,8 @@ class Bundle:
         Raises BundleError if the bundle was never sealed, or `hashes` is damaged."""
         text = reading.read_text(self.path / "hashes")
         if isinstance(text, reading.Missing):
-            raise BundleError(f"{self.path} has no hashes: its run has not ended, or was killed.", "dlobd import RUN")
+            why = "its run has not ended, or was killed"
+            raise BundleError(f"{self.path} has no hashes: {why}.", f"dlobd import {self.path}")
         lines = [line.partition("  ") for line in text.splitlines()] if isinstance(text, str) else []
         if not lines or not all(separator for _, separator, _ in lines):
             raise BundleError(f"{self.path}/hashes is damaged.")

@@ -164,7 +164,8 @@ def test_kill_9_of_the_command_leaves_no_process_of_the_job(dlobd: Any) -> None:
     assert bundle.read_json()["status"] == "interrupted"
     shown = dlobd("show", str(bundle.path))
     assert shown.code == 0
-    assert shown.said == [f"dlobd: warning: {bundle.path} has no hashes: its run has not ended, or was killed."]
+    why = f"{bundle.path} has no hashes: its run has not ended, or was killed."
+    assert shown.said == [f"dlobd: warning: {why} Next: dlobd import {bundle.path}"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
