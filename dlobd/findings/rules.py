@@ -72,7 +72,8 @@ class Rule:
         kept_ns = np.full(len(spans), self.at_least_ns)
         if self.keeps_core_waits:
             rows = np.flatnonzero(wanted.own | wanted.waits)
-            kept_ns[rows] += [context.waited_ns(span, span.start_ns, span.end_ns) for span in spans.rows(rows)]
+            waited_ns = (context.waited_ns(span, span.start_ns, span.end_ns) for span in spans.rows(rows))
+            kept_ns[rows] += np.fromiter(waited_ns, np.int64, len(rows))
         kept_ns = np.minimum(kept_ns, lengths_ns)
         # the remedy saves at most `saved`
         rest = 1 - Fraction(self.saved)

@@ -203,6 +203,8 @@ def test_a_cold_start_differs_from_a_slow_import() -> None:
     assert found[0].evidence[1:] == ("TensorFlow: 10 of 944 MB were in the page cache",)
     assert findings(case(slow, cache=cache_of(TensorFlow="warm"))) == []
     assert findings(case(slow)) == []
+    other = piece("import pyspark", "spark", 30, 60)
+    assert findings(case(other, cache=cache_of(TensorFlow="cold"))) == []
 
 
 def test_a_cold_start_is_that_of_the_files_that_were_not_in_memory() -> None:
