@@ -17,7 +17,7 @@ from tests.cluster.conftest import Dlobd
 from tests.cluster.test_by_hand import small_archive
 from tests.commands import DIR, PAGES, TOP, Command, Printed, steps
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
 
 CODES = {"dlobd check": {0, 9, 10}}
 """Beginning of a command -> its exit codes on a busy machine; others end with 0."""
