@@ -45,7 +45,7 @@ ROOMS = {
     "ways": """
         dlobd/attribution/ dlobd/axes.py dlobd/channel.py dlobd/columns.py dlobd/evidence/ dlobd/experiment/
         dlobd/faults/ dlobd/fields.py dlobd/findings/ dlobd/job/ dlobd/marks.py dlobd/measures/
-        dlobd/memory.py dlobd/microbench/ dlobd/network/
+        dlobd/memory.py dlobd/micro/ dlobd/network/
         dlobd/recompute/ dlobd/record/ dlobd/registry.py dlobd/run/schedulers/ dlobd/schema.py dlobd/selftest/
         dlobd/spans.py dlobd/timeline/ dlobd/tracing/ dlobd/user_file.py tests/full/ways/
     """,

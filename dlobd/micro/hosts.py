@@ -1,22 +1,19 @@
-"""Processes of a measurement, and its hosts: network namespaces, connected by a bridge in another namespace.
+"""Hosts of a measurement: network namespaces, connected by a bridge in another namespace.
 
 The links carry no other traffic.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dlobd.errors import SetupError
-from dlobd.fields import plain
 
 UP_S = 10.0
 INTERFACE = "eth1"
@@ -33,51 +30,6 @@ class Host:
     def command(self) -> tuple[str, ...]:
         """Prefix of a command line for this host: `ip netns exec NAME`."""
         return ("ip", "netns", "exec", self.namespace) if self.namespace else ()
-
-
-class HostProcess:
-    """Process of a measurement on a host, with a plan as its argument. Leaving the context kills it."""
-
-    def __init__(self, module: str, plan: object, host: Host, failure: str, patience_s: float) -> None:
-        self._failure = failure  # start of the error message
-        self._patience_s = patience_s
-        self._process = subprocess.Popen(
-            [*host.command, sys.executable, "-m", module, json.dumps(plain(plan))],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TF_CPP_MIN_LOG_LEVEL": "3"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self) -> HostProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._process:
-            self._process.kill()
-
-    def write(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-
-    def line(self) -> str:
-        """Return the next line that the process prints. Wait without a deadline, because the process has its own."""
-        assert self._process.stdout is not None
-        if not (line := self._process.stdout.readline().strip()):
-            self._fail()
-        return line
-
-    def ended(self) -> None:
-        if self._process.wait(self._patience_s):
-            self._fail()
-
-    def _fail(self) -> None:
-        assert self._process.stderr is not None
-        self._process.kill()
-        why = self._process.stderr.read().strip().splitlines()[-1:] or ["no message"]
-        raise SetupError(f"{self._failure}: {why[0]}", "dlobd doctor")
 
 
 @contextmanager

@@ -1,0 +1,191 @@
+"""Process of a launch: reads its role from stdin, measures, and writes messages to stdout, as lines of JSON.
+
+    ─► role
+    ◄─ {"meet": name, "of": n, "value": v}    waits for n processes; the answer has their values, by rank
+    ─► {"values": [...]}
+    ◄─ {"ready": text}                        driver: the address of the key-value store
+    ◄─ {"point": number, ...}                 figures of a point, as soon as it has ended
+    ◄─ {"ended": evidence}                    transport evidence, clock; or {"failed": line}
+
+Arrays, secrets and addresses are data: nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dlobd import __version__
+from dlobd.axes import LIBRARIES
+from dlobd.channel import over_ip
+from dlobd.errors import DlobdError
+from dlobd.fields import decoded, plain
+from dlobd.hadoop.embedded.processes import die_with_parent
+from dlobd.micro import calls, loops
+from dlobd.micro.bare import BareChannel
+from dlobd.micro.loops import Link, Samples
+from dlobd.micro.plan import BARE, DRIVER, Point, Role
+from dlobd.micro.use import Meter
+from dlobd.network.channels.base import ChannelError, OpenChannel
+from dlobd.network.channels.ip import local_address
+from dlobd.network.verdict.evidence import Snapshot, record
+
+RANK_BYTES = 8
+CLOCK_READS = 10_000
+
+
+class _Pipe:
+    """Standard input and output of the process, which carry the messages. Prints of libraries go to stderr."""
+
+    def __init__(self) -> None:
+        self._out = os.fdopen(os.dup(1), "w", buffering=1)
+        os.dup2(2, 1)
+
+    def read(self) -> Any:
+        if not (line := sys.stdin.readline()):
+            os._exit(1)  # the coordinator is gone
+        return json.loads(line)
+
+    def write(self, message: Any) -> None:
+        self._out.write(json.dumps(plain(message)) + "\n")
+
+
+def main() -> None:
+    """Run the role; a failure is one line, and ends the process without waiting for threads."""
+    pipe = _Pipe()
+    role: Role = decoded(Role, pipe.read())
+    die_with_parent(signal.SIGKILL)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(round(role.deadline_s) + 1)  # the last resort: a call in a library may not return
+    try:
+        if role.rank == DRIVER:
+            from dlobd.micro.ranks import drive
+
+            drive(role, lambda book: pipe.write({"ready": book}))
+        else:
+            _run(role, pipe)
+    except (DlobdError, ChannelError, OSError, ValueError) as error:
+        pipe.write({"failed": " ".join(str(error).split()) or type(error).__name__})
+        os._exit(1)
+    except Exception as error:  # noqa: BLE001  the message of any failure goes to the user
+        pipe.write({"failed": f"{type(error).__name__}: {' '.join(str(error).split())}"})
+        os._exit(1)
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _run(role: Role, pipe: _Pipe) -> None:
+    if role.core is not None:
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[role.core % len(cores)]})
+    meter, meetings = Meter(), threading.Lock()
+
+    def meet(name: str, value: str, of: int = len(role.addresses)) -> list[str]:
+        with meetings:
+            pipe.write({"meet": name, "of": of, "value": value})
+            return [str(one) for one in pipe.read()["values"]]
+
+    before = Snapshot.read()
+    if role.route.exchange:
+        from dlobd.micro.ranks import Rank
+
+        rank = Rank(role)
+        for number, point in enumerate(role.points):
+            _report(pipe, number, rank.measure(point, meet), meter)
+        rank.close()
+        pipe.write({"ended": {"clock": clock(), "version": __version__}})
+        return
+    channel = _opened(role)
+    links = _connected(role, channel, meet, meter)
+    workers = len(role.addresses) - role.servers
+    for number, point in enumerate(role.points):
+        if point.benchmark == "ps":
+            _call(role, links, point, number, pipe, lambda name, value: meet(name, value, workers), workers)
+        elif role.listens:
+            samples = Samples()
+            samples.bad = loops.serve(links[0], point)
+            _report(pipe, number, samples, meter)
+        else:
+            _report(pipe, number, loops.measure(links[0], point), meter)
+    traffic, route = channel.evidence(), role.route
+    lanes = traffic.lanes if traffic else ()
+    addresses = (local_address(route.transport, route.device),) if over_ip(route.transport) else ()
+    found = record(role.rank, route.library, before, lanes=lanes, traffic=traffic, addresses=addresses)
+    meet("end", "")  # the counters of a connection are gone when either end closes it
+    channel.close()
+    pipe.write({"ended": {"transport": found, "clock": clock(), "version": __version__}})
+
+
+def _opened(role: Role) -> OpenChannel:
+    route = role.route
+    made: Any = BareChannel if route.library == BARE else LIBRARIES.get(route.library)
+    opened: OpenChannel = made(route.transport, route.device, role.secret.encode())
+    return opened
+
+
+def _connected(role: Role, channel: OpenChannel, meet: Callable[[str, str], list[str]], meter: Meter) -> list[Link]:
+    """Connect the process to all servers, or to all others; return the links by rank."""
+    deadline_s = time.monotonic() + role.deadline_s
+    begins = channel.capabilities.begins
+    rank = bytearray(RANK_BYTES)
+    if role.listens:
+        listener = channel.listen()
+        meet("address", listener.address)
+        links = {}
+        for _ in range(len(role.addresses) - role.servers):
+            connection = listener.accept(deadline_s)
+            connection.recv(rank, deadline_s)
+            links[int.from_bytes(rank, "little")] = Link(connection, begins, deadline_s, meter)
+        return [links[number] for number in sorted(links)]
+    addresses = meet("address", "")[: role.servers]
+    found = []
+    for address in addresses:
+        connection = channel.connect(address, deadline_s)
+        connection.send(role.rank.to_bytes(RANK_BYTES, "little"), deadline_s)
+        found.append(Link(connection, begins, deadline_s, meter))
+    return found
+
+
+def _call(
+    role: Role, links: Sequence[Link], point: Point, number: int, pipe: _Pipe, meet: calls.Meet, workers: int
+) -> None:
+    if role.listens:
+        samples = Samples()
+        samples.bad = calls.serve(links, point)
+        _report(pipe, number, samples, links[0].meter)
+        return
+    samples, batches_ns = calls.measure(links, point, workers, meet)
+    for link in links:
+        link.order(0)
+    _report(pipe, number, samples, links[0].meter, batches_ns)
+
+
+def _report(pipe: _Pipe, number: int, samples: Samples, meter: Meter, batches_ns: Sequence[int] = ()) -> None:
+    pipe.write(
+        {
+            "point": number,
+            "times_ns": samples.times_ns,
+            "batches_ns": batches_ns,
+            "bad": samples.bad,
+            "use": meter.taken(),
+        }
+    )
+
+
+def clock() -> dict[str, int]:
+    """Return resolution and cost of the clock, in nanoseconds: the smallest difference of two readings other than 0,
+    and the mean time of a reading."""
+    readings = [time.perf_counter_ns() for _ in range(CLOCK_READS)]
+    steps = [after - before for before, after in zip(readings, readings[1:], strict=False)]
+    cost_ns = (readings[-1] - readings[0]) // (CLOCK_READS - 1)
+    return {"resolution_ns": min((step for step in steps if step), default=0), "cost_ns": cost_ns}
+
+
+if __name__ == "__main__":
+    main()

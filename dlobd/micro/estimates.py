@@ -1,0 +1,254 @@
+"""Estimates over launches: intervals, comparison of two routes, and the alpha-beta model of a channel. Pure.
+
+A launch gives one value; the samples within it are not independent. Intervals are Student's, over launches; every
+estimate has their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dlobd.compare.permutation import Samples, holm, test
+from dlobd.compare.power import student_quantile
+from dlobd.micro.plan import BENCHMARKS, Point, Route
+from dlobd.micro.results import Launch, PointResult, Results
+from dlobd.micro.samples import Summary, summary
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Mean over launches with its interval; `low` and `high` are None for a single launch."""
+
+    value: float
+    low: float | None
+    high: float | None
+    launches: int
+
+    def times(self, factor: float) -> Estimate:
+        """Multiply by a positive factor."""
+        low, high = (None if end is None else end * factor for end in (self.low, self.high))
+        return replace(self, value=self.value * factor, low=low, high=high)
+
+
+def over_launches(values: Iterable[float | None], confidence: float = CONFIDENCE) -> Estimate | None:
+    """Estimate the mean of one value per launch; None if a launch has no value."""
+    known = list(values)
+    if not known or any(value is None for value in known):
+        return None
+    array = np.asarray(known, float)
+    mean, count = float(array.mean()), len(array)
+    if count < 2:
+        return Estimate(mean, None, None, count)
+    half = student_quantile((1 + confidence) / 2, count - 1) * float(array.std(ddof=1)) / count**0.5
+    return Estimate(mean, mean - half, mean + half, count)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Figures of a route at a point, over its successful launches.
+
+    Times are per call, one way for a latency, in nanoseconds. `figure` has the benchmark's metric: microseconds,
+    milliseconds, MB/s (10^6 bytes) or calls per second.
+    """
+
+    route: Route
+    point: Point
+    launches: int
+    samples: int
+    warm_up: int
+    steady: bool
+    bad: int
+    figure: Estimate | None
+    mean: Estimate | None
+    p50: Estimate | None
+    p99: Estimate | None
+    cpu_ns: float | None
+    peer_cpu_ns: float | None
+    switches: float | None
+    peer_switches: float | None
+    syscalls: float | None
+
+    @property
+    def metric(self) -> str:
+        return BENCHMARKS[self.point.benchmark].metric
+
+
+def rows(results: Results) -> list[Row]:
+    """Return one row per route and point."""
+    found = []
+    for point in results.points():
+        for route in results.routes():
+            seen = [(launch, one) for launch in results.of(route) for one in launch.points if one.point == point]
+            if seen:
+                found.append(_row(route, point, seen))
+    return found
+
+
+def values(results: Results, route: Route, point: Point) -> list[float]:
+    """Return the figure of each launch, in the benchmark's metric."""
+    seen = [(launch, one) for launch in results.of(route) for one in launch.points if one.point == point]
+    return [figure for launch, one in seen if (figure := _figure(point, launch, one)) is not None]
+
+
+def _row(route: Route, point: Point, seen: Sequence[tuple[Launch, PointResult]]) -> Row:
+    summaries = [found for _, one in seen if (found := summary(one.times_ns, bool(point.rate)))]
+    scale = 0.5 if point.benchmark == "latency" else 1.0
+
+    def estimate(name: str) -> Estimate | None:
+        found = over_launches(getattr(one, name) for one in summaries)
+        return found and found.times(scale)
+
+    return Row(
+        route,
+        point,
+        len(seen),
+        sum(one.count for one in summaries),
+        max((one.warm_up for one in summaries), default=0),
+        all(one.steady for one in summaries),
+        sum(one.bad for _, one in seen),
+        over_launches(_figure(point, launch, one) for launch, one in seen),
+        estimate("mean"),
+        estimate("p50"),
+        estimate("p99"),
+        *_use([one for _, one in seen]),
+    )
+
+
+def _figure(point: Point, launch: Launch, one: PointResult) -> float | None:
+    """Return the figure of a launch: the median for times of calls, otherwise bytes or calls by time."""
+    found: Summary | None = summary(one.times_ns, bool(point.rate))
+    if found is None:
+        return None
+    if point.benchmark == "ps":
+        # each worker's own rate: their clocks may differ
+        workers = [end for end in one.ends if end.batches_ns]
+        return sum(1e9 * len(end.times_ns) / sum(end.batches_ns) for end in workers)
+    metric = BENCHMARKS[point.benchmark].metric
+    if metric == "us":
+        return found.p50 / (2e3 if point.benchmark == "latency" else 1e3)
+    if metric == "ms":
+        return found.p50 / 1e6
+    if metric == "1/s":
+        return 1e9 * point.messages / found.mean
+    directions = 2 if point.benchmark == "bidirectional" else 1
+    return 1e3 * directions * point.messages * point.payload.bytes / found.mean
+
+
+def _use(seen: Sequence[PointResult]) -> tuple[float | None, ...]:
+    """Return per message: CPU time of the measuring end and of the other end in nanoseconds, context switches of both,
+    and system calls of the measuring end."""
+
+    def mean(of_peer: bool, name: str) -> float | None:
+        used = [end.use for one in seen for end in one.ends if bool(end.times_ns) != of_peer and end.use]
+        known = [getattr(use, name) / use.messages for use in used if use.messages and getattr(use, name) is not None]
+        return sum(known) / len(known) if known else None
+
+    return mean(False, "cpu_ns"), mean(True, "cpu_ns"), mean(False, "switches"), mean(True, "switches"), mean(
+        False, "syscalls"
+    )
+
+
+# ---- comparison
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two routes at one point: ratio of the second figure to the first, with the p-value of the permutation test over
+    launches and Holm's correction over all points."""
+
+    point: Point
+    ratio: float
+    p: float
+    different: bool
+    launches: int
+
+
+def compare(results: Results, first: Route, second: Route, alpha: float = 0.05) -> list[Comparison]:
+    """Compare two routes at each common point. Launches with equal numbers are paired, because they ran in one
+    round."""
+    found = []
+    for point in results.points():
+        pairs = _pairs(results, first, second, point)
+        if not pairs:
+            continue
+        scaled = [tuple(round(1e6 * value) for value in side) for side in zip(*pairs, strict=True)]
+        tested = test(Samples(scaled[0], scaled[1], paired=True))
+        found.append((point, float(np.mean([b / a for a, b in pairs])), tested.p, len(pairs)))
+    corrected = holm([p for _, _, p, _ in found])
+    return [
+        Comparison(point, ratio, p, p <= alpha, count)
+        for (point, ratio, _, count), p in zip(found, corrected, strict=True)
+    ]
+
+
+def _pairs(results: Results, first: Route, second: Route, point: Point) -> list[tuple[float, float]]:
+    sides: list[dict[int, float]] = []
+    for route in (first, second):
+        one = {}
+        for launch in results.of(route):
+            for seen in launch.points:
+                if seen.point == point and (figure := _figure(point, launch, seen)):
+                    one[launch.number] = figure
+        sides.append(one)
+    return [(sides[0][number], sides[1][number]) for number in sorted(sides[0].keys() & sides[1].keys())]
+
+
+# ---- alpha-beta model
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Time of a message of n bytes = alpha + n * beta (Hockney 1994), with intervals over launches.
+
+    alpha: nanoseconds; beta: nanoseconds per byte.
+    error: median relative difference of the measured times.
+    """
+
+    alpha: Estimate
+    beta: Estimate
+    error: float
+    points: int
+
+
+FEWEST_SIZES = 3
+
+
+def fit(results: Results, route: Route) -> Fit | None:
+    """Fit the one-way latencies of a route in each launch; None with fewer than FEWEST_SIZES sizes."""
+    fits, errors = [], []
+    sizes: set[int] = set()
+    for launch in results.of(route):
+        seen = [one for one in launch.points if one.point.benchmark == "latency" and not one.point.rate]
+        summaries = [(one.point.payload.bytes, summary(one.times_ns)) for one in seen]
+        times = {size: found.p50 / 2 for size, found in summaries if found}
+        if len(times) >= FEWEST_SIZES:
+            fitted, error = alpha_beta(list(times), list(times.values()))
+            fits.append(fitted)
+            errors.append(error)
+            sizes |= times.keys()
+    if not fits:
+        return None
+    alpha, beta = (over_launches(column) for column in zip(*fits, strict=True))
+    assert alpha is not None
+    assert beta is not None
+    return Fit(alpha, beta, float(np.median(errors)), len(sizes))
+
+
+def alpha_beta(sizes: Sequence[int], times_ns: Sequence[float]) -> tuple[tuple[float, float], float]:
+    """Fit alpha and beta, both at least 0, with least relative squares; return them and the median relative error."""
+    time_ns = np.asarray(times_ns, float)
+    design = np.column_stack([np.ones(len(sizes)), np.asarray(sizes, float)]) / time_ns[:, None]
+    # the least squares with both coefficients, or with one of them if the other would be negative
+    solutions = []
+    for columns in ([0, 1], [0], [1]):
+        found = np.zeros(2)
+        found[columns] = np.linalg.lstsq(design[:, columns], np.ones(len(sizes)), rcond=None)[0]
+        if (found >= 0).all():
+            solutions.append((float(((design @ found - 1) ** 2).sum()), tuple(found.tolist())))
+    alpha, beta = min(solutions)[1]
+    return (alpha, beta), float(np.median(np.abs(design @ [alpha, beta] - 1)))

@@ -1,0 +1,121 @@
+"""Results of micro-benchmarks: raw times of all launches, as JSON with a schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dlobd import __version__
+from dlobd.errors import BundleError
+from dlobd.fields import decoded, described, json_schema, member, plain
+from dlobd.micro.plan import Point, Route
+from dlobd.micro.use import Use
+from dlobd.record.run import Plane
+
+SCHEMA = 1  # version of the format
+
+
+@described()
+class Figures:
+    """Figures of one process at one point."""
+
+    rank: int = member("Number of the process; processes that listen have the first numbers.")
+    times_ns: tuple[int, ...] = member("Time of each recorded call or batch, in order.", unit="ns")
+    batches_ns: tuple[int, ...] = member("Benchmark ps: time of each batch of calls.", unit="ns", default=())
+    bad: int = member("Messages that failed verification.", default=0)
+    use: Use | None = member("Resource use of the timed sections; null: unknown.", default=None)
+
+
+@described()
+class PointResult:
+    """Figures of all processes at one point."""
+
+    point: Point = member("Benchmark, payload and limits.")
+    ends: tuple[Figures, ...] = member("Figures by process.")
+
+    @property
+    def times_ns(self) -> list[int]:
+        """Times of calls or batches. Calls of ranks: the maximum over the ranks; calls of workers: all."""
+        every = [end.times_ns for end in self.ends if end.times_ns]
+        if self.point.benchmark == "exchange":
+            return [max(times) for times in zip(*every, strict=False)]
+        return [time_ns for times in every for time_ns in times]
+
+    @property
+    def bad(self) -> int:
+        """Messages that failed verification. Both ends of a stream count them."""
+        return max((end.bad for end in self.ends), default=0)
+
+
+@described()
+class Launch:
+    """One start of all processes of a route."""
+
+    number: int = member("Number of the launch of this route, from 0.")
+    route: Route = member("Channel, library, exchange.")
+    hosts: tuple[str, ...] = member("Host of each process.")
+    points: tuple[PointResult, ...] = member("Completed points.")
+    transport: Plane | None = member("Verdict; null: unknown, as for exchanges and failed launches.", default=None)
+    retransmitted_bytes: int | None = member("Bytes that TCP sent again; null: unknown.", unit="bytes", default=None)
+    clock_resolution_ns: int | None = member("Smallest step of the clock.", unit="ns", default=None)
+    clock_cost_ns: int | None = member("Mean time of a reading of the clock.", unit="ns", default=None)
+    failed: str = member("Reason for the failure; the completed points are kept.", default="")
+
+
+@described()
+class Results:
+    """Launches of a study, in the order in which they ran."""
+
+    schema: int = member("Version of this format.")
+    version: str = member("Version of dlobd.")
+    machine: str = member("Processor, cores, kernel.")
+    place: str = member("Place of the processes: here, namespaces, yarn, or hosts.")
+    cores: int = member("Cores of the hosts that processes may use, at least.", minimum=1)
+    memcpy_bytes_per_s: float | None = member("Bandwidth of a copy of 64 MiB in memory.", unit="bytes/s", default=None)
+    launches: tuple[Launch, ...] = member("Launches.", default=())
+    notes: tuple[str, ...] = member("Remarks, such as one host only.", default=())
+
+    def routes(self) -> list[Route]:
+        """Return the routes in the order of their first launches."""
+        return list(dict.fromkeys(launch.route for launch in self.launches))
+
+    def of(self, route: Route) -> Iterator[Launch]:
+        return (launch for launch in self.launches if launch.route == route)
+
+    def points(self) -> list[Point]:
+        """Return the points in the order of the plans."""
+        return list(dict.fromkeys(one.point for launch in self.launches for one in launch.points))
+
+    def text(self) -> str:
+        """Return the JSON text."""
+        return json.dumps(plain(self)) + "\n"
+
+
+def empty(machine: str, place: str, cores: int) -> Results:
+    """Return results without launches."""
+    return Results(SCHEMA, __version__, machine, place, cores)
+
+
+def read(path: Path) -> Results:
+    """Read results. Raises BundleError: the file is missing, damaged, or of another format."""
+    try:
+        return parsed(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise BundleError(f"{path} cannot be read: {error}.", "dlobd micro latency -o FILE") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BundleError(f"{path} has no results of dlobd micro: {error}.", "dlobd micro latency -o FILE") from error
+
+
+def parsed(text: str) -> Results:
+    """Parse results. Raises ValueError, TypeError, KeyError or AttributeError: invalid text."""
+    value: dict[str, Any] = json.loads(text)
+    if value["schema"] != SCHEMA:
+        raise ValueError(f"its format is {value['schema']}, and this version of dlobd reads {SCHEMA}")
+    return decoded(Results, value)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of the results."""
+    return json_schema(Results)
