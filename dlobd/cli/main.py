@@ -31,6 +31,7 @@ from dlobd.cli import (
     export,
     history,
     import_,
+    micro,
     report,
     run,
     selftest,
@@ -54,7 +55,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-_FIRST_VERBS = (run, sweep, submit, collect, history, show, report, trace, export, verify, compare, check, doctor)
+_FIRST_VERBS = (
+    run,
+    sweep,
+    submit,
+    collect,
+    history,
+    show,
+    report,
+    trace,
+    export,
+    verify,
+    compare,
+    check,
+    doctor,
+    micro,
+)
 for module in (*_FIRST_VERBS, selftest):
     app.command()(getattr(module, module.__name__.rpartition(".")[2]))
 app.command(name="list")(listing.list_)

@@ -12,6 +12,7 @@ Arrays, secrets and addresses are data: nothing is unpickled.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -182,7 +183,7 @@ def clock() -> dict[str, int]:
     """Return resolution and cost of the clock, in nanoseconds: the smallest difference of two readings other than 0,
     and the mean time of a reading."""
     readings = [time.perf_counter_ns() for _ in range(CLOCK_READS)]
-    steps = [after - before for before, after in zip(readings, readings[1:], strict=False)]
+    steps = [after - before for before, after in itertools.pairwise(readings)]
     cost_ns = (readings[-1] - readings[0]) // (CLOCK_READS - 1)
     return {"resolution_ns": min((step for step in steps if step), default=0), "cost_ns": cost_ns}
 

@@ -1,7 +1,7 @@
 """Estimates over launches: intervals, comparison of two routes, and the alpha-beta model of a channel. Pure.
 
-A launch gives one value; the samples within it are not independent. Intervals are Student's, over launches; every
-estimate has their number.
+A launch gives one value; the samples within it are not independent. Intervals are over launches; every estimate has
+their number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Mean over launches with its interval; `low` and `high` are None for a single launch."""
+    """Geometric mean over launches with its interval; `low` and `high` are None for a single launch."""
 
     value: float
     low: float | None
@@ -36,16 +36,23 @@ class Estimate:
 
 
 def over_launches(values: Iterable[float | None], confidence: float = CONFIDENCE) -> Estimate | None:
-    """Estimate the mean of one value per launch; None if a launch has no value."""
+    """Estimate the mean of one value per launch; None if a launch has no value.
+
+    Times and rates of launches vary by factors, so that the interval is Student's of their logarithms. With a value of
+    0, which only a fit gives, it is that of the values.
+    """
     known = list(values)
     if not known or any(value is None for value in known):
         return None
-    array = np.asarray(known, float)
-    mean, count = float(array.mean()), len(array)
-    if count < 2:
-        return Estimate(mean, None, None, count)
-    half = student_quantile((1 + confidence) / 2, count - 1) * float(array.std(ddof=1)) / count**0.5
-    return Estimate(mean, mean - half, mean + half, count)
+    array, count = np.asarray(known, float), len(known)
+    positive = bool((array > 0).all())
+    scaled = np.log(array) if positive else array
+    mean = float(scaled.mean())
+    half = 0.0
+    if count > 1:
+        half = student_quantile((1 + confidence) / 2, count - 1) * float(scaled.std(ddof=1)) / count**0.5
+    value, low, high = (float(np.exp(end)) if positive else end for end in (mean, mean - half, mean + half))
+    return Estimate(value, low, high, count) if count > 1 else Estimate(value, None, None, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +155,12 @@ def _use(seen: Sequence[PointResult]) -> tuple[float | None, ...]:
         known = [getattr(use, name) / use.messages for use in used if use.messages and getattr(use, name) is not None]
         return sum(known) / len(known) if known else None
 
-    return mean(False, "cpu_ns"), mean(True, "cpu_ns"), mean(False, "switches"), mean(True, "switches"), mean(
-        False, "syscalls"
+    return (
+        mean(False, "cpu_ns"),
+        mean(True, "cpu_ns"),
+        mean(False, "switches"),
+        mean(True, "switches"),
+        mean(False, "syscalls"),
     )
 
 

@@ -162,7 +162,7 @@ class _Coordinator:
             raise _Failure(f"{name} is gone: {message['gone']}")
 
     def _reason(self, rank: int, reason: str) -> str:
-        """Return the message of a process that failed, or that of a peer that ended before: the cause of the failure."""
+        """Return the message of a process that failed, and the peer that was killed before, if there is one."""
         until_s = time.monotonic() + 0.3
         while (left_s := until_s - time.monotonic()) > 0:
             try:
@@ -206,4 +206,3 @@ class _Coordinator:
 
 class _Failure(Exception):
     """Reason for the failure of a launch."""
-

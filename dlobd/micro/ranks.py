@@ -3,8 +3,8 @@
     all-reduce   like MPI_Allreduce: without packing; a barrier before each call, outside of its time
     exchange     pack, wait for peers, wire and unpack, as in a training step
 
-A call's time is the maximum over the ranks. `MPI_Allreduce` is MPICH's own call, the reference; the other names are rows
-of the registry `exchanges`. Elements are small integers in float32, so that each order of additions gives the same
+A call's time is the maximum over the ranks. `MPI_Allreduce` is MPICH's own call, the reference; the other names are
+rows of the registry `exchanges`. Elements are small integers in float32, so that each order of additions gives the same
 sums; each result is verified after its call.
 """
 

@@ -1,0 +1,218 @@
+"""`dlobd micro`: measures channels and exchanges without a training job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dlobd.cli.options import HadoopConf, Json
+from dlobd.cli.output import Force
+from dlobd.errors import RunFailed, RunInvalid, UsageError
+
+if TYPE_CHECKING:
+    from dlobd.micro.launch import Plan, Site
+    from dlobd.micro.request import Request
+    from dlobd.micro.results import Results
+
+HERE, NAMESPACES, SPARK, YARN = "here", "namespaces", "spark", "yarn"
+SERVE = "serve"
+
+
+def micro(
+    benchmarks: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[BENCHMARK]...",
+            help="latency, bandwidth, bidirectional, rate, ps, exchange, put, get, replay; default: latency bandwidth "
+            "rate. `serve` starts an agent for --on HOST.",
+        ),
+    ] = None,
+    channel: Annotated[
+        list[str] | None,
+        typer.Option("--channel", metavar="CHANNEL", help="tcp@eth0, ipoib@ib0, rdma@mlx5_0:1, shm; repeatable."),
+    ] = None,
+    library: Annotated[
+        list[str] | None,
+        typer.Option("--library", metavar="LIBRARY", help="sockets, grpc, ucx, or bare; repeatable. Default: all."),
+    ] = None,
+    exchange: Annotated[
+        list[str] | None,
+        typer.Option("--exchange", metavar="EXCHANGE", help="Exchange, or MPI_Allreduce; repeatable."),
+    ] = None,
+    on: Annotated[
+        str,
+        typer.Option(
+            "--on",
+            metavar="PLACE",
+            help="here: two processes; namespaces: hosts made of network namespaces (root); yarn: barrier tasks on the "
+            "executors of a YARN cluster; spark: the same in a Spark application; or agents HOST:PORT,HOST:PORT.",
+        ),
+    ] = HERE,
+    sizes: Annotated[
+        str, typer.Option("--sizes", metavar="SIZES", help="Sizes of messages, as in 8,64K,1M; or deepbench.")
+    ] = "",
+    payload: Annotated[
+        str,
+        typer.Option("--payload", metavar="SCHEME", help="uniform, random, skew, or sizes of buffers, as in 10,1M."),
+    ] = "",
+    buffers: Annotated[int, typer.Option("--buffers", help="Buffers of a message of --payload.")] = 10,
+    classes: Annotated[
+        str, typer.Option("--classes", metavar="CLASSES", help="Size classes of --payload.")
+    ] = "small,medium,large",
+    prefer: Annotated[str, typer.Option("--prefer", metavar="CLASS", help="Preferred class of scheme skew.")] = "large",
+    serialized: Annotated[bool, typer.Option("--serialized", help="Messages are protobuf messages.")] = False,
+    time_s: Annotated[
+        float, typer.Option("--time", min=0, metavar="S", help="Recorded time of a point; 0: 0.5 s.")
+    ] = 0,
+    warm_up: Annotated[float, typer.Option("--warm-up", min=0, metavar="S", help="Time before it.")] = 0.1,
+    launches: Annotated[
+        int, typer.Option("--launches", min=0, max=1000, help="Launches of all processes; 0: 6, with --quick 2.")
+    ] = 0,
+    window: Annotated[int, typer.Option("--window", min=1, max=1024, help="Messages in flight.")] = 32,
+    rate: Annotated[
+        float, typer.Option("--rate", min=0, metavar="R", help="Open loop: R calls per second, at random times.")
+    ] = 0,
+    servers: Annotated[int, typer.Option("--servers", min=1, max=64, help="Parameter servers of ps.")] = 2,
+    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Workers of ps.")] = 3,
+    ranks: Annotated[int, typer.Option("--ranks", min=2, max=64, help="Ranks of exchange.")] = 2,
+    model: Annotated[str, typer.Option("--model", metavar="MODEL", help="exchange: gradients of this model.")] = "",
+    link: Annotated[
+        str, typer.Option("--link", metavar="RATE", help="namespaces: rate of each host, as in 1gbit.")
+    ] = "",
+    seed: Annotated[int, typer.Option("--seed", help="Seed of scheme random and of arrivals.")] = 0,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer sizes and two launches: the default table in 60 s.")
+    ] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="Compare every channel with the first.")] = False,
+    hadoop_conf: HadoopConf = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the results as .json.")
+    ] = None,
+    as_json: Json = False,
+    force: Force = False,
+) -> int:
+    """Measure latency, bandwidth and other figures of each channel and library.
+
+    All processes are new in each launch; intervals are over launches. Every message is verified.
+
+    Exit code 5: a launch failed; the completed points are printed. 6: wrong content, or another transport than
+    requested.
+    """
+    from dlobd.cli.output import checked
+    from dlobd.micro.request import DEFAULT, Request
+
+    if output is not None:
+        output = checked(output, output, (".json",), force)
+    request = Request(
+        tuple(benchmarks or DEFAULT),
+        tuple(channel or ()),
+        tuple(library or ()),
+        tuple(exchange or ()),
+        sizes,
+        payload,
+        buffers,
+        tuple(classes.split(",")),
+        prefer,
+        seed,
+        serialized,
+        time_s,
+        warm_up,
+        launches,
+        window,
+        rate,
+        servers,
+        workers,
+        ranks,
+        model,
+        quick,
+    )
+    results = _measured(request, on, link)
+    return _print(results, output, as_json, compare)
+
+
+def _measured(request: Request, on: str, link: str) -> Results:
+    import os
+    import signal
+    import threading
+    from dataclasses import replace
+
+    from dlobd.micro import results, study
+    from dlobd.run import provenance
+    from dlobd.run.progress import Progress
+
+    if link and on != NAMESPACES:
+        raise UsageError("--link needs --on namespaces.", "dlobd micro --on namespaces --link 1gbit")
+    here = provenance.platform()
+    cores = len(os.sched_getaffinity(0))
+    machine = f"{here['processor']}, {here['cores']} cores, {here['distribution']}"
+    stopped = threading.Event()
+    with _sites(on, request.processes, link) as (sites, channels), Progress() as progress:
+        plans, left_out = request.plans(channels)
+        found = replace(results.empty(machine, on, cores), notes=tuple(left_out))
+        found = replace(found, memcpy_bytes_per_s=study.memcpy_bytes_per_s())
+        before = signal.signal(signal.SIGINT, lambda *_: stopped.set())  # the completed launches are kept
+        try:
+            found = study.run(
+                found, [(plan, sites[: _count(plan, request)]) for plan in plans], request.repeats, progress, stopped
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
+    return found
+
+
+def _count(plan: Plan, request: Request) -> int:
+    """Return the number of processes of a plan."""
+    if plan.route.exchange:
+        return request.ranks
+    return request.servers + request.workers if plan.points[0].benchmark == "ps" else 2
+
+
+@contextmanager
+def _sites(on: str, count: int, link: str) -> Iterator[tuple[Sequence[Site], tuple[str, ...]]]:
+    """Yield the sites of a place, and its default channels."""
+    from dlobd.micro.hosts import INTERFACE, hosts
+    from dlobd.micro.launch import LocalSite
+    from dlobd.tracing.clock import host_name
+
+    if on == HERE:
+        yield [LocalSite(host_name(), "127.0.0.1")] * count, ("tcp", "shm")
+    elif on == NAMESPACES:
+        with hosts(count, link) as made:
+            yield [LocalSite(host.namespace, host.address, host.command) for host in made], (f"tcp@{INTERFACE}",)
+    else:
+        raise UsageError(f"Unknown place {on!r}.", f"choose {HERE} or {NAMESPACES}")
+
+
+def _print(results: Results, output: Path | None, as_json: bool, compare: bool) -> int:
+    import sys
+
+    from rich.console import Console
+
+    from dlobd.cli.output import write
+    from dlobd.micro import estimates, table
+    from dlobd.report import text
+    from dlobd.report.terminal.render import show
+
+    if as_json:
+        sys.stdout.write(results.text())
+    else:
+        console = Console(highlight=False)
+        for one in table.tables(results):
+            show(one, console)
+        routes = results.routes()
+        for other in routes[1:] if compare else ():
+            show(table.comparison(estimates.compare(results, routes[0], other), routes[0], other), console)
+        print()
+        for note in table.notes(results):
+            text.line(console, note)
+    if output is not None:
+        write(output, results.text())
+    if any(launch.failed for launch in results.launches):
+        return RunFailed.exit_code
+    wrong = any(one.bad for launch in results.launches for one in launch.points)
+    other_transport = any(one.transport and one.transport.agrees is False for one in results.launches)
+    return RunInvalid.exit_code if wrong or other_transport else 0

@@ -1,0 +1,212 @@
+"""A user's request: benchmarks, channels, libraries, payloads and limits. Builds the plans of the launches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dlobd.axes import EXCHANGES, LIBRARIES, MODELS
+from dlobd.channel import TRANSPORTS, Channel
+from dlobd.errors import UsageError
+from dlobd.experiment import channels
+from dlobd.micro import payload as payloads
+from dlobd.micro.launch import Plan
+from dlobd.micro.payload import BUFFERS, CLASSES, Payload
+from dlobd.micro.plan import BARE, BENCHMARKS, WINDOW, Point, Route
+from dlobd.micro.ranks import MPI_ALLREDUCE
+from dlobd.registry import unknown
+
+DEFAULT = ("latency", "bandwidth", "rate")
+"""Benchmarks of the default table."""
+
+SIZES = {
+    "latency": "8,1K,4K,16K,64K,256K,1M,4M",
+    "bandwidth": "4K,64K,1M,4M",
+    "bidirectional": "4K,64K,1M,4M",
+    "rate": "8",
+    "put": "8,4K,64K,1M",
+    "get": "8,4K,64K,1M",
+    "exchange": "4,1K,64K,1M,16M,64M",
+}
+"""Default sizes by benchmark, as in OSU's and NVIDIA's suites; ps and replay have payloads instead."""
+
+QUICK_SIZES = dict.fromkeys(SIZES, "8,64K,1M") | {"rate": "8", "bandwidth": "1M"}
+
+DEEPBENCH = (100_000, 3_097_600, 4_194_304, 6_553_600, 16_777_217, 38_360_000, 64_500_000)
+"""Floats of DeepBench's all-reduces (baidu-research/DeepBench, code/nvidia/nccl_single_all_reduce.cu)."""
+
+LARGE_FLOATS = 20_000_000  # DeepBench's larger arrays are measured with two ranks only, because of their memory
+
+LAUNCHES, QUICK_LAUNCHES = 6, 2
+SECONDS, QUICK_SECONDS = 0.5, 0.1
+WARM_UP_S = 0.1
+
+MODEL_INPUTS = {"mnist": (28, 28, 1), "cifar10": (32, 32, 3)}
+CLASSES_OF_DATA = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Request of a user; empty values are defaults.
+
+    Args:
+        sizes: sizes of single buffers, separated by commas; `deepbench` for the arrays of DeepBench.
+        scheme: payload scheme or list of sizes of one message's buffers, instead of `sizes`.
+        seconds: recorded duration of each point.
+        rate: calls per second of an open loop; 0 for a closed loop.
+        model: model whose gradients are exchanged, instead of one array.
+    """
+
+    benchmarks: tuple[str, ...] = DEFAULT
+    channels: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    exchanges: tuple[str, ...] = ()
+    sizes: str = ""
+    scheme: str = ""
+    buffers: int = BUFFERS
+    classes: tuple[str, ...] = tuple(CLASSES)
+    prefer: str = "large"
+    seed: int = 0
+    serialized: bool = False
+    seconds: float = 0.0
+    warm_up_s: float = WARM_UP_S
+    launches: int = 0
+    window: int = WINDOW
+    rate: float = 0.0
+    servers: int = 2
+    workers: int = 3
+    ranks: int = 2
+    model: str = ""
+    quick: bool = False
+    replay: tuple[Point, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.benchmarks:
+            if name not in BENCHMARKS:
+                raise UsageError(unknown("benchmark", name, BENCHMARKS), "dlobd micro --help")
+        for name in self.libraries:
+            if name != BARE:
+                LIBRARIES.row(name)
+        for name in self.exchanges:
+            if name != MPI_ALLREDUCE:
+                EXCHANGES.row(name)
+        for text in self.channels:
+            try:
+                transport = Channel.parse(text).transport
+            except ValueError as error:
+                raise UsageError(f"--channel: {error}.", "dlobd list channels") from error
+            if transport not in TRANSPORTS:
+                raise UsageError(unknown("channel", transport, TRANSPORTS), "dlobd list channels")
+
+    @property
+    def repeats(self) -> int:
+        """Number of launches of each route."""
+        return self.launches or (QUICK_LAUNCHES if self.quick else LAUNCHES)
+
+    @property
+    def processes(self) -> int:
+        """Number of sites that the plans need."""
+        needs = {"ps": self.servers + self.workers, "exchange": self.ranks}
+        return max(needs.get(name, 2) for name in self.benchmarks)
+
+    def plans(self, default_channels: Sequence[str]) -> tuple[list[Plan], list[str]]:
+        """Return the plans, and remarks on libraries that cannot be measured. Raises UsageError: nothing remains."""
+        plans: list[Plan] = []
+        left_out: list[str] = []
+        between = [name for name in self.benchmarks if name not in ("ps", "exchange")]
+        for channel in self.channels or tuple(default_channels):
+            for library in self._libraries(channel, left_out):
+                points = tuple(self._points_between(between, library))
+                route = Route(channel, library)
+                if points:
+                    plans.append(Plan(route, points, pins=True))
+                if "ps" in self.benchmarks:
+                    plans.append(Plan(route, (self._point("ps", self._payload()),), self.servers))
+            if "exchange" in self.benchmarks:
+                plans += self._exchange_plans(channel)
+        if not plans:
+            why = " ".join(left_out) or "No library carries the channel."
+            raise UsageError(f"Nothing can be measured. {why}", "dlobd list libraries")
+        return plans, left_out
+
+    def _libraries(self, channel: str, left_out: list[str]) -> Iterator[str]:
+        """Yield the libraries that carry a channel, and the reference."""
+        transport, device = Channel(channel).transport, Channel(channel).device
+        carry = [name for name in TRANSPORTS[transport].libraries if name in channels.USES["ring"]]
+        if TRANSPORTS[transport].device == "interface":
+            carry.append(BARE)
+        for name in self.libraries or carry:
+            reason = None if name == BARE else LIBRARIES.row(name).reason()
+            if name not in carry:
+                reason = f"it does not carry {transport} between two processes"
+            elif name == "ucx" and transport == "tcp" and not device:
+                reason = "UCX finds no route over loopback; name an interface, as in --channel tcp@eth0"
+            if not reason:
+                yield name
+            elif self.libraries:
+                raise UsageError(f"Library {name} cannot be measured over {channel}: {reason}.", "dlobd list libraries")
+            else:
+                left_out.append(f"Without {name} over {channel}: {reason}.")
+
+    def _points_between(self, names: Sequence[str], library: str) -> Iterator[Point]:
+        one_sided = library != BARE and LIBRARIES.get(library).capabilities.one_sided
+        for name in names:
+            if BENCHMARKS[name].one_sided and not one_sided:
+                continue
+            if name == "replay":
+                yield from self.replay
+                continue
+            for payload in [self._payload()] if self.scheme else self._single(name):
+                yield self._point(name, payload)
+
+    def _point(self, name: str, payload: Payload) -> Point:
+        seconds = self.seconds or (QUICK_SECONDS if self.quick else SECONDS)
+        rate = self.rate if name == "latency" else 0.0
+        return Point(name, payload, seconds, self.warm_up_s, window=self.window, rate=rate, seed=self.seed)
+
+    def _payload(self) -> Payload:
+        scheme = self.scheme or "uniform"
+        return payloads.payload(scheme, self.buffers, self.classes, self.prefer, self.seed, self.serialized)
+
+    def _single(self, name: str) -> Iterator[Payload]:
+        text = self.sizes or (QUICK_SIZES if self.quick else SIZES)[name]
+        for part in text.split(","):
+            yield replace(payloads.payload(part), serialized=self.serialized)
+
+    def _exchange_plans(self, channel: str) -> Iterator[Plan]:
+        transport = Channel(channel).transport
+        names = self.exchanges or (MPI_ALLREDUCE, "ring", "halving-doubling", "ps")
+        for name in names:
+            carry = ("mpi",) if name == MPI_ALLREDUCE else channels.libraries(name, transport)
+            for library in [one for one in self.libraries if one in carry] or carry[:1]:
+                whole = bool(self.model) or name.startswith("tf-")
+                yield Plan(Route(channel, library, name), tuple(self._arrays(whole)), servers=0)
+
+    def _arrays(self, whole: bool) -> Iterator[Point]:
+        if self.model:
+            shapes = gradient_shapes(self.model)
+            size = 4 * sum(_elements(shape) for shape in shapes)
+            yield replace(self._point("exchange", Payload(self.model, (size,))), shapes=shapes, whole=True)
+            return
+        if self.sizes == "deepbench":
+            counts = [count for count in DEEPBENCH if self.ranks == 2 or count < LARGE_FLOATS]
+        else:
+            counts = [max(1, payload.bytes // 4) for payload in self._single("exchange")]
+        for count in counts:
+            name = f"{count:,} floats" if self.sizes == "deepbench" else payloads.name_of(4 * count)
+            yield replace(self._point("exchange", Payload(name, (4 * count,))), shapes=((count,),), whole=whole)
+
+
+def gradient_shapes(model: str) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of a model's gradients. Raises UsageError, SetupError: there is no such model."""
+    build = MODELS.get(model)
+    shape = MODEL_INPUTS["mnist" if model in ("softmax-regression", "mlp", "lenet") else "cifar10"]
+    variables = build(shape, CLASSES_OF_DATA, 0).trainable_variables
+    return tuple(tuple(map(int, one.shape)) for one in variables)
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count

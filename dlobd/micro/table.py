@@ -1,0 +1,170 @@
+"""Tables of results: one row per route and point, with intervals over launches, and notes on what they cannot show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dlobd.micro.estimates import Comparison, Estimate, Row, fit, rows
+from dlobd.micro.payload import MIB
+from dlobd.micro.plan import BARE, BENCHMARKS, Point, Route
+from dlobd.micro.results import Results
+from dlobd.micro.samples import fewest
+from dlobd.report.tables import Table
+from dlobd.report.text import percentage
+
+GRPC_LIMIT_BYTES = 4 * MIB
+"""gRPC's default limit of a received message; dlobd's channel has none (grpc.max_receive_message_length)."""
+
+
+def tables(results: Results) -> list[Table]:
+    """Return one table per benchmark, and the table of fits."""
+    found = rows(results)
+    made = [_table(name, [row for row in found if row.point.benchmark == name], results) for name in BENCHMARKS]
+    return [table for table in (*made, _fits(results)) if table.rows]
+
+
+def _table(name: str, found: Sequence[Row], results: Results) -> Table:
+    benchmark = BENCHMARKS[name]
+    unit = {"us": "us one way" if name == "latency" else "us"}.get(benchmark.metric, benchmark.metric)
+    cells = []
+    for row in found:
+        p99 = row.p99 and f"{row.p99.value / (1e6 if benchmark.metric == 'ms' else 1e3):.4g}"
+        ends = "/".join("-" if ns is None else f"{ns / 1e3:.3g}" for ns in (row.cpu_ns, row.peer_cpu_ns))
+        cells.append(
+            (
+                described(row.point),
+                row.route.label,
+                row.figure and f"{row.figure.value:,.4g}",
+                interval(row.figure),
+                p99,
+                _share(row, found, results),
+                ends,
+                row.samples,
+                row.warm_up if row.steady else "not steady",
+                _pair(row.switches, row.peer_switches),
+                None if row.syscalls is None else f"{row.syscalls:.2g}",
+            )
+        )
+    heads = (
+        f"payload | channel | {unit} | 95 % interval | p99 | of bare | CPU, us | samples:number+ | warm-up+ "
+        "| context switches+ | system calls+"
+    )
+    return Table(f"{name.capitalize()}: {benchmark.title}", heads, cells)
+
+
+def described(point: Point) -> str:
+    """Return the payload of a point, with the other settings that distinguish it."""
+    parts = [point.payload.name]
+    if point.payload.serialized:
+        parts.append("serialized")
+    if point.rate:
+        parts.append(f"open loop, {point.rate:g}/s")
+    return ", ".join(parts)
+
+
+def interval(found: Estimate | None) -> str:
+    """Format the interval of an estimate, with its number of launches."""
+    if found is None:
+        return "-"
+    if found.low is None or found.high is None:
+        return "1 launch"
+    return f"{found.low:,.4g} to {found.high:,.4g} (n={found.launches})"
+
+
+def _pair(first: float | None, second: float | None) -> str:
+    return "/".join("-" if value is None else f"{value:.2g}" for value in (first, second))
+
+
+def _share(row: Row, found: Sequence[Row], results: Results) -> str | None:
+    """Return the share of the ceiling: the bare socket over the same channel, or memcpy for shared memory."""
+    faster_is_less = row.metric in ("us", "ms")
+    for other in found:
+        same = other.point == row.point and other.route.channel == row.route.channel
+        if same and other.route.library == BARE and other.figure and row.figure and row.figure.value:
+            share = other.figure.value / row.figure.value if faster_is_less else row.figure.value / other.figure.value
+            return "bare" if row.route.library == BARE else percentage(share)
+    if row.route.transport == "shm" and row.metric == "MB/s" and row.figure and results.memcpy_bytes_per_s:
+        return f"{percentage(1e6 * row.figure.value / results.memcpy_bytes_per_s)} of memcpy"
+    return None
+
+
+def _fits(results: Results) -> Table:
+    found = [(route, fit(results, route)) for route in results.routes()]
+    cells = [
+        (
+            route.label,
+            f"{one.alpha.value / 1e3:.4g}",
+            interval(one.alpha.times(1e-3)),
+            f"{1e3 / one.beta.value:,.4g}" if one.beta.value else None,
+            percentage(one.error),
+            one.points,
+        )
+        for route, one in found
+        if one
+    ]
+    heads = "channel | alpha, us | 95 % interval | 1/beta, MB/s | median error | sizes:number"
+    return Table("Fit: time of a message = alpha + bytes * beta", heads, cells)
+
+
+def comparison(found: Sequence[Comparison], first: Route, second: Route) -> Table:
+    """Return the table of a comparison of two routes."""
+    cells = [
+        (
+            one.point.benchmark,
+            described(one.point),
+            f"{one.ratio:.3f}",
+            f"{one.p:.3g}",
+            "different" if one.different else "not shown to differ",
+            one.launches,
+        )
+        for one in found
+    ]
+    note = "Permutation test over launches, with Holm's correction over all points, at 5 %."
+    heads = "benchmark | payload | ratio | p | verdict | launches:number"
+    return Table(f"{second.label} compared with {first.label}", heads, cells, note)
+
+
+def notes(results: Results) -> Iterator[str]:
+    """Yield remarks on the results; failures are first."""
+    for launch in results.launches:
+        if launch.failed:
+            kept = f"{len(launch.points)} points kept"
+            yield f"FAILED: launch {launch.number + 1} of {launch.route.label}: {launch.failed} ({kept})."
+    found = rows(results)
+    for row in found:
+        if row.bad:
+            yield f"WRONG CONTENT: {row.bad} messages, {row.route.label}, {described(row.point)}."
+    for launch in results.launches:
+        plane = launch.transport
+        if plane and plane.agrees is not True:
+            why = plane.disagreement() or f"transport {plane.kind}: {plane.evidence[-1]}"
+            yield f"TRANSPORT: launch {launch.number + 1} of {launch.route.label}: {why}."
+    again: dict[str, int] = {}
+    for launch in results.launches:
+        if launch.retransmitted_bytes:
+            again[launch.route.label] = again.get(launch.route.label, 0) + launch.retransmitted_bytes
+    for label, count in again.items():
+        yield f"Retransmissions, {label}: {count:,} bytes. The figures include them."
+    yield from results.notes
+    used = {plane.kind for launch in results.launches if (plane := launch.transport) and plane.agrees}
+    if used:
+        yield f"Transport shown by the kernel's counters: {', '.join(sorted(used))}."
+    if any(row.p99 is None and row.samples for row in found):
+        yield f"p99 needs {fewest(0.99):,} samples per launch; with fewer it is withheld."
+    if any(len(launch.hosts) > results.cores for launch in results.launches):
+        yield f"More processes than the {results.cores} cores: their figures show waits for a core too."
+    large = [row for row in found if row.route.library == "grpc" and row.point.payload.bytes > GRPC_LIMIT_BYTES]
+    if large:
+        yield "grpc: its default limit of 4 MiB per message was raised."
+    clocks = [one for one in results.launches if one.clock_cost_ns is not None]
+    if clocks:
+        cost_ns, step_ns = (max(getattr(one, name) or 0 for one in clocks) for name in _CLOCK)
+        yield f"Clock: a reading takes {cost_ns} ns; its step is {step_ns} ns. CPU: measuring end / other end."
+
+
+_CLOCK = ("clock_cost_ns", "clock_resolution_ns")
+
+
+def chosen(route: Route, text: str) -> bool:
+    """Return True if a text such as `ucx shm` or `ucx` names the route."""
+    return text in (route.label, route.library, route.channel)
