@@ -7,7 +7,7 @@ EXPERIMENT ?= softmax-mnist
 PARALLEL := --numprocesses=auto --dist=worksteal
 BY_FILE := --numprocesses=auto --dist=loadfile
 
-.PHONY: help setup setup-dev java run bench models stack-overhead amortisation channel-bench comparisons pathologies dependencies close-retry scale check static fast test test-full clean
+.PHONY: help setup setup-dev java run bench models stack-overhead amortisation micro comparisons pathologies dependencies close-retry scale check static fast test test-full clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -31,8 +31,8 @@ stack-overhead: setup ## the main job natively and through the stack, write docs
 amortisation: setup ## fixed cost and cost per epoch of each launcher, write docs/results.md; REPEATS=N, LOADED=1
 	@$(PYTHON) -m bench.amortisation --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
-channel-bench: setup $(VENV)/.bench ## channels and exchanges by themselves, write docs/results.md; needs root; REPEATS=N, LOADED=1
-	@$(PYTHON) -m bench.channels --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
+micro: setup $(VENV)/.bench ## channels and exchanges by themselves, write docs/micro.md; needs root; LAUNCHES=N, LOADED=1
+	@$(PYTHON) -m bench.micro --launches $(or $(LAUNCHES),10) $(if $(LOADED),--loaded)
 
 comparisons: setup ## record whole runs, count false alarms and planted differences of comparisons, write docs/results.md
 	@$(VENV)/bin/dlobd run softmax-mnist-quick --set page_cache=warm --repeats $(or $(REPEATS),20) --out runs/comparisons

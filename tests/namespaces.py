@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from dlobd.errors import SetupError
-from dlobd.microbench.hosts import INTERFACE, UP_S, Host
-from dlobd.microbench.hosts import hosts as made
+from dlobd.micro.hosts import INTERFACE, UP_S, Host
+from dlobd.micro.hosts import hosts as made
 
 __all__ = ["INTERFACE", "Host", "hosts", "with_other_name"]
 

@@ -15,12 +15,15 @@ from matplotlib.figure import Figure
 
 from analysis.studies.pictures import LINES
 from analysis.studies.script import Shown
-from dlobd.axes import MODELS
 from dlobd.compare import median as medians
 from dlobd.compare.median import Spread
-from dlobd.microbench import ranks
-from dlobd.microbench.hosts import INTERFACE, hosts
-from dlobd.microbench.ranks import Work
+from dlobd.errors import SetupError
+from dlobd.micro import estimates, results, study
+from dlobd.micro.hosts import INTERFACE, hosts
+from dlobd.micro.launch import Plan, local_sites
+from dlobd.micro.payload import Payload
+from dlobd.micro.plan import Point, Route
+from dlobd.micro.request import gradient_shapes
 
 MODEL = "cifar10-quick"
 CALLS = 10
@@ -57,16 +60,24 @@ def report(asked: Namespace) -> Shown:
     Raises:
         SetupError: root for network namespaces is missing, or a rank failed.
     """
-    variables = MODELS.get(MODEL)((32, 32, 3), 10, 0).trainable_variables
-    work = Work(tuple(tuple(map(int, one.shape)) for one in variables), CALLS, whole=True)
+    shapes = gradient_shapes(MODEL)
+    size_bytes = 4 * sum(int(np.prod(shape)) for shape in shapes)
+    point = Point("exchange", Payload(MODEL, (size_bytes,)), calls=CALLS, shapes=shapes, whole=True)
     found: Times = {}
     for count in asked.ranks:
+        labels = {
+            label: Route(f"tcp@{INTERFACE}", library, exchange, servers)
+            for label, (exchange, library, servers) in contestants(count).items()
+        }
         with hosts(count, asked.rate) as made:
-            for _ in range(asked.repeats):
-                for label, (exchange, library, servers) in contestants(count).items():
-                    (seconds,) = ranks.measured(exchange, f"tcp@{INTERFACE}", library, made, [work], servers)
-                    found.setdefault(label, {}).setdefault(count, []).append(seconds)
-    return shown(found, work.bytes, asked.rate)
+            plans = [(Plan(route, (point,), servers=0), local_sites(made)) for route in labels.values()]
+            done = study.run(results.empty("", "namespaces", 1), plans, asked.repeats, lambda _: None)
+        for launch in done.launches:
+            if launch.failed:
+                raise SetupError(f"{launch.route.label}: {launch.failed}.", "dlobd doctor")
+        for label, route in labels.items():
+            found.setdefault(label, {})[count] = [ms / 1e3 for ms in estimates.values(done, route, point)]
+    return shown(found, size_bytes, asked.rate)
 
 
 def shown(found: Times, size_bytes: int, rate: str) -> Shown:

@@ -17,7 +17,7 @@ from bench.pathologies.stage import QUICK_START, Ended, Stage
 from dlobd.faults import queue_filler
 from dlobd.faults.observed_run import SPARK_SUBMIT
 from dlobd.faults.triggers import LogLine
-from dlobd.microbench.hosts import hosts
+from dlobd.micro.hosts import hosts
 
 QUICK, MAIN = "softmax-mnist-quick", "softmax-mnist"
 SOON_CLOSED = "dfs.client.block.write.locateFollowingBlock.initial.delay.ms=40"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dlobd.micro.request import Request
     from dlobd.micro.results import Results
 
-HERE, NAMESPACES, SPARK, YARN = "here", "namespaces", "spark", "yarn"
+THIS, NAMESPACES, SPARK, YARN = "here", "namespaces", "spark", "yarn"
 SERVE = "serve"
 
 
@@ -51,7 +51,7 @@ def micro(
             help="here: two processes; namespaces: hosts made of network namespaces (root); yarn: barrier tasks on the "
             "executors of a YARN cluster; spark: the same in a Spark application; or agents HOST:PORT,HOST:PORT.",
         ),
-    ] = HERE,
+    ] = THIS,
     sizes: Annotated[
         str, typer.Option("--sizes", metavar="SIZES", help="Sizes of messages, as in 8,64K,1M; or deepbench.")
     ] = "",
@@ -174,17 +174,16 @@ def _count(plan: Plan, request: Request) -> int:
 @contextmanager
 def _sites(on: str, count: int, link: str) -> Iterator[tuple[Sequence[Site], tuple[str, ...]]]:
     """Yield the sites of a place, and its default channels."""
-    from dlobd.micro.hosts import INTERFACE, hosts
-    from dlobd.micro.launch import LocalSite
-    from dlobd.tracing.clock import host_name
+    from dlobd.micro.hosts import HERE, INTERFACE, hosts
+    from dlobd.micro.launch import local_sites
 
-    if on == HERE:
-        yield [LocalSite(host_name(), "127.0.0.1")] * count, ("tcp", "shm")
+    if on == THIS:
+        yield local_sites([HERE] * count), ("tcp", "shm")
     elif on == NAMESPACES:
         with hosts(count, link) as made:
-            yield [LocalSite(host.namespace, host.address, host.command) for host in made], (f"tcp@{INTERFACE}",)
+            yield local_sites(made), (f"tcp@{INTERFACE}",)
     else:
-        raise UsageError(f"Unknown place {on!r}.", f"choose {HERE} or {NAMESPACES}")
+        raise UsageError(f"Unknown place {on!r}.", f"choose {THIS} or {NAMESPACES}")
 
 
 def _print(results: Results, output: Path | None, as_json: bool, compare: bool) -> int:

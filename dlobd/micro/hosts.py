@@ -32,6 +32,10 @@ class Host:
         return ("ip", "netns", "exec", self.namespace) if self.namespace else ()
 
 
+HERE = Host("", "127.0.0.1")
+"""This machine, over loopback."""
+
+
 @contextmanager
 def hosts(count: int, rate: str = "") -> Iterator[list[Host]]:
     """Create hosts with an interface eth1 on a common network; remove them at the end of the block.

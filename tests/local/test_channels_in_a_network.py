@@ -11,9 +11,11 @@ import pytest
 
 from dlobd.axes import LIBRARIES
 from dlobd.channel import Channel
-from dlobd.errors import SetupError
-from dlobd.microbench import ranks
-from dlobd.microbench.ranks import MPI_ALLREDUCE, Work
+from dlobd.micro.launch import Plan, launch, local_sites
+from dlobd.micro.payload import Payload
+from dlobd.micro.plan import Point, Route
+from dlobd.micro.ranks import MPI_ALLREDUCE
+from dlobd.micro.results import Launch
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
 from tests.namespaces import INTERFACE, Host, hosts, with_other_name
@@ -108,18 +110,25 @@ def test_hosts_connect_in_a_network_by_different_interfaces(library: str, differ
         assert other.disagreement().endswith(f"10.79.0.1, 10.79.0.2 are not in {OTHER}")
 
 
+def exchanged(network: str, exchange: str, library: str, places: list[Host]) -> Launch:
+    point = Point("exchange", Payload("1,000 floats", (4000,)), 0.1, shapes=((1000,),), whole=exchange != MPI_ALLREDUCE)
+    return launch(Plan(Route(f"tcp@{network}", library, exchange), (point,), servers=0), local_sites(places), 0)
+
+
 @pytest.mark.parametrize(
     ("exchange", "library"), [(MPI_ALLREDUCE, "mpi"), ("ring", "ucx"), ("ps", "sockets"), ("tf-ring", "tensorflow")]
 )
 def test_exchanges_go_over_a_network(exchange: str, library: str, differing: list[Host]) -> None:
     if reason := LIBRARIES.row(library).reason():
         pytest.skip(reason)
-    (seconds,) = ranks.measured(
-        exchange, f"tcp@{NETWORK}", library, differing, [Work(((1000,),), 2, whole=exchange != MPI_ALLREDUCE)]
-    )
-    assert seconds > 0
+    done = exchanged(NETWORK, exchange, library, differing)
+    assert done.failed == ""
+    assert min(done.points[0].times_ns) > 0
+    assert done.points[0].bad == 0
 
 
 def test_a_host_outside_the_network_is_an_error(differing: list[Host]) -> None:
-    with pytest.raises(SetupError, match=r"rank 0: .*no interface with an address in 10\.80.*10\.79\.0\.1 \(eth1\)"):
-        ranks.measured("ring", f"tcp@{OTHER}", "sockets", differing, [Work(((1,),), 1, whole=False)])
+    done = exchanged(OTHER, "ring", "sockets", differing)
+    assert "process 0 on" in done.failed
+    assert "no interface with an address in 10.80" in done.failed
+    assert "10.79.0.1 (eth1)" in done.failed

@@ -116,7 +116,7 @@ def test_the_clusters_and_the_recorders_tables() -> None:
 
 
 def test_pages_are_those_of_the_stored_figures(tmp_path: Path) -> None:
-    for name in (publish.PAGE, "bench.json", "channel-bench.json"):
+    for name in (publish.PAGE, "bench.json"):
         shutil.copy(DOCS / name, tmp_path)
     main.republish(tmp_path)
     assert (tmp_path / publish.PAGE).read_text() == (DOCS / publish.PAGE).read_text()
