@@ -4,7 +4,7 @@
     python -m bench --republish
 
 Rerun the command to resume. On a busy machine it stops, unless --loaded is given. --republish measures nothing: it
-writes two sections of the page from stored figures.
+writes its section of the page from stored figures.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import channels, cluster, command, jobs, publish
+from bench import cluster, command, jobs, publish
 from bench.tables import Table, spreads
 from dlobd.report import text
 from dlobd.run import series_runner
@@ -47,10 +47,9 @@ def main() -> int:
 
 
 def republish(docs: Path) -> None:
-    """Rewrite the sections of the page with stored figures."""
-    for name, part, made in ((NAME, "tables", tables), (channels.NAME, "seconds", channels.tables)):
-        found = json.loads((docs / f"{name}.json").read_text())
-        publish.publish(docs, name, found["facts"], made(found[part]))
+    """Rewrite the section of the page from stored figures."""
+    found = json.loads((docs / f"{NAME}.json").read_text())
+    publish.publish(docs, NAME, found["facts"], tables(found["tables"]))
 
 
 def _bench(asked: argparse.Namespace, progress: Progress) -> list[Path]:

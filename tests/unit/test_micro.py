@@ -1,0 +1,312 @@
+"""Micro-benchmarks without processes: payloads, samples, estimates, tables."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dlobd.errors import BundleError, UsageError
+from dlobd.fields import json_schema
+from dlobd.micro import estimates, results, samples, table
+from dlobd.micro.messages import Content, Message, serialized_bytes
+from dlobd.micro.payload import KIB, MIB, Payload, name_of, payload, size_bytes
+from dlobd.micro.plan import Point, Route
+from dlobd.micro.request import Request
+from dlobd.micro.results import Figures, Launch, PointResult, Results
+
+SOCKETS, BARE = Route("tcp", "sockets"), Route("tcp", "bare")
+
+
+def counts(made: Payload) -> tuple[int, int, int]:
+    """Return the numbers of large, medium and small buffers."""
+    return tuple(made.sizes.count(size) for size in (MIB, 10 * KIB, 10))  # type: ignore[return-value]
+
+
+def test_schemes_have_the_published_payloads() -> None:
+    """Uniform 4/3/3 and skew 6/3/1, as the paper's figures 8 and 10 imply."""
+    assert counts(payload("uniform")) == (4, 3, 3)
+    assert counts(payload("skew")) == (6, 3, 1)
+    assert counts(payload("skew", prefer="small")) == (1, 3, 6)
+    assert counts(payload("skew", prefer="medium")) == (3, 6, 1)
+    assert counts(payload("uniform", 4, ["small"])) == (0, 0, 4)
+    assert payload("random", seed=1) == payload("random", seed=1)
+    assert payload("random", 200, seed=1) != payload("random", 200, seed=2)
+    assert min(counts(payload("random", 300))) > 60
+    assert payload("10,4KiB,1M").sizes == (10, 4 * KIB, MIB)
+    assert payload("64K").name == "64 KiB"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("0",), "no size"),
+        (("-4",), "no size"),
+        (("12x",), "no size"),
+        (("uniform", 0), "0 buffers"),
+        (("uniform", -1), "-1 buffers"),
+        (("uniform", 2000), "2000 buffers"),
+        (("uniform", 10, ["tiny"]), "Unknown size class 'tiny'"),
+        (("random", 10, ["small"]), "at least two"),
+        (("skew", 10, ["small", "medium"], "large"), "not among"),
+    ],
+)
+def test_impossible_payloads_are_refused(arguments: tuple[object, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        payload(*arguments)  # type: ignore[arg-type]
+
+
+def test_sizes_are_parsed_and_named() -> None:
+    for text, size in (("8", 8), ("8B", 8), ("64K", 65536), ("64KiB", 65536), ("2M", 2 * MIB), ("1G", 1 << 30)):
+        assert size_bytes(text) == size
+        assert size_bytes(name_of(size).replace(" ", "")) == size
+
+
+@pytest.mark.parametrize("serialized", [False, True])
+@pytest.mark.parametrize("sizes", [(1,), (8,), (3, 5, 4000), (100_000,)])
+def test_each_wrong_byte_is_found(sizes: tuple[int, ...], serialized: bool) -> None:
+    chosen = Payload("", sizes, serialized)
+    content, message = Content(chosen), Message(chosen)
+
+    class Decoded:
+        @property
+        def buffers(self) -> list[bytes]:
+            return [part.tobytes() for part in message.parts]
+
+    message.decoded = Decoded()
+    content.write(message, 7)
+    assert not content.differs(message, 7)
+    assert content.differs(message, 6)
+    for place in {0, sum(sizes) // 2, sum(sizes) - 1}:
+        message.memory[place] ^= 1
+        assert content.differs(message, 7)
+        message.memory[place] ^= 1
+    message.clear()
+    assert content.differs(message, 7)
+    assert serialized_bytes(chosen) >= chosen.bytes
+
+
+# ---- samples
+
+
+def test_a_percentile_needs_samples() -> None:
+    assert not samples.supports(999, 0.99)
+    assert samples.supports(1000, 0.99)
+    assert samples.fewest(0.99) == 1000
+    found = samples.summary(list(range(1, 1000)))
+    assert found
+    assert found.p99 is None
+    assert found.p50 == 500
+    found = samples.summary([5] * 1000)
+    assert found
+    assert found.p99 == 5
+    assert samples.summary([]) is None
+
+
+def test_a_warm_up_is_found_and_noise_is_none() -> None:
+    drawn = random.Random(3)
+    steady = [round(drawn.gauss(1000, 50)) for _ in range(1000)]
+    slow = [round(3000 * 0.98**k) + one for k, one in enumerate(steady[:150])]
+    skipped, is_steady = samples.warm_up(slow + steady)
+    assert is_steady
+    assert 60 <= skipped <= 260
+    assert samples.warm_up(steady)[0] <= 100
+    rising = [1000 + 5 * k for k in range(1000)]
+    assert samples.warm_up(rising)[1] is False
+    outlier = [*steady[:900], 10**7, *steady[900:]]
+    assert samples.warm_up(outlier)[0] <= 100
+
+
+def test_an_open_loop_keeps_a_stall_at_its_start() -> None:
+    times = [10**6] * 100 + [1000] * 900
+    open_loop, closed = samples.summary(times, open_loop=True), samples.summary(times)
+    assert open_loop
+    assert closed
+    assert open_loop.warm_up == 0
+    assert open_loop.p99 == 10**6
+    assert closed.warm_up == 100
+
+
+# ---- estimates
+
+
+def launch(number: int, route: Route, points: dict[Point, list[int]], **more: object) -> Launch:
+    ends = {point: (Figures(0, ()), Figures(1, tuple(times))) for point, times in points.items()}
+    return Launch(number, route, ("a", "b"), tuple(PointResult(p, e) for p, e in ends.items()), **more)  # type: ignore[arg-type]
+
+
+def found_in(*launches: Launch) -> Results:
+    return replace(results.empty("machine", "here", 2), launches=launches)
+
+
+def point(size: int, benchmark: str = "latency") -> Point:
+    return Point(benchmark, payload(str(size)))
+
+
+def test_figures_have_the_benchmarks_units() -> None:
+    times = {point(8): [2000] * 10, point(MIB, "bandwidth"): [16 * MIB] * 10, point(8, "rate"): [10**6] * 10}
+    rows = estimates.rows(found_in(launch(0, SOCKETS, times), launch(1, SOCKETS, times)))
+    assert [row.metric for row in rows] == ["us", "MB/s", "1/s"]
+    figures = [row.figure.value for row in rows if row.figure]
+    assert figures == pytest.approx([1.0, 1000.0, 1024 * 1000])
+    assert [row.launches for row in rows] == [2, 2, 2]
+    both = estimates.rows(found_in(launch(0, SOCKETS, {point(MIB, "bidirectional"): [16 * MIB] * 10})))[0]
+    assert both.figure
+    assert both.figure.value == pytest.approx(2000)
+    assert both.figure.low is None
+
+
+def test_workers_of_parameter_servers_add_up() -> None:
+    ends = (Figures(0, ()), *(Figures(rank, (5,) * 100, (10**9,)) for rank in (1, 2)))
+    one = Launch(0, SOCKETS, ("a",) * 3, (PointResult(Point("ps", payload("uniform")), ends),))
+    (row,) = estimates.rows(found_in(one))
+    assert row.figure
+    assert row.figure.value == pytest.approx(200)
+
+
+def test_a_call_of_ranks_takes_as_long_as_the_slowest() -> None:
+    ends = (Figures(0, (1000, 9000)), Figures(1, (4000, 2000)))
+    assert PointResult(Point("exchange", payload("4")), ends).times_ns == [4000, 9000]
+
+
+def test_intervals_contain_the_truth_in_95_percent() -> None:
+    drawn = np.random.default_rng(5)
+    held = 0
+    for _ in range(1000):
+        found = estimates.over_launches(drawn.lognormal(0, 0.3, 6).tolist())
+        assert found
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= 1 <= found.high
+    assert 930 <= held <= 970
+
+
+def test_a_missing_launch_withholds_the_estimate() -> None:
+    assert estimates.over_launches([1.0, None]) is None
+    assert estimates.over_launches([]) is None
+    single = estimates.over_launches([2.0])
+    assert single
+    assert (single.value, single.low, single.launches) == (pytest.approx(2), None, 1)
+
+
+def test_equal_routes_are_rarely_reported_as_different() -> None:
+    drawn = np.random.default_rng(7)
+
+    def noisy(number: int, route: Route, shift: float = 1.0) -> Launch:
+        centre = shift * 1000 * drawn.lognormal(0, 0.1)
+        return launch(number, route, {point(8): [round(one) for one in drawn.normal(centre, 20, 50)]})
+
+    def different(shift: float) -> bool:
+        pairs = [one for k in range(8) for one in (noisy(k, SOCKETS), noisy(k, BARE, shift))]
+        (found,) = estimates.compare(found_in(*pairs), SOCKETS, BARE)
+        assert found.launches == 8
+        return found.different
+
+    assert sum(different(1.0) for _ in range(200)) <= 17
+    assert sum(different(1.5) for _ in range(20)) >= 19
+
+
+def test_the_fit_finds_alpha_and_beta() -> None:
+    sizes = [8, 1 << 10, 1 << 16, MIB, 4 * MIB]
+
+    def one(number: int, scale: float) -> Launch:
+        return launch(number, SOCKETS, {point(size): [round(2 * scale * (5000 + size / 2))] * 20 for size in sizes})
+
+    found = estimates.fit(found_in(*(one(k, scale) for k, scale in enumerate((0.98, 1.0, 1.02)))), SOCKETS)
+    assert found
+    assert found.alpha.value == pytest.approx(5000, rel=0.02)
+    assert found.beta.value == pytest.approx(0.5, rel=0.02)
+    assert found.error < 0.01
+    assert (found.points, found.alpha.launches) == (5, 3)
+    assert estimates.alpha_beta([1, 10, 100], [10.0, 10.0, 10.0])[0] == pytest.approx((10, 0), abs=1e-6)
+    few = launch(0, SOCKETS, {point(8): [100] * 20, point(16): [100] * 20})
+    assert estimates.fit(found_in(few), SOCKETS) is None
+
+
+def test_the_median_of_a_launch_is_the_figure_not_its_mean() -> None:
+    times = [1000] * 99 + [10**6]
+    assert estimates.values(found_in(launch(0, SOCKETS, {point(8): times})), SOCKETS, point(8)) == [0.5]
+    assert statistics.fmean(times) > 10_000
+
+
+# ---- results and tables
+
+
+def test_results_are_read_as_written(tmp_path: Path) -> None:
+    found = found_in(launch(0, SOCKETS, {point(8): [1, 2, 3]}), launch(1, SOCKETS, {}, failed="process 1 is gone"))
+    path = tmp_path / "results.json"
+    path.write_text(found.text())
+    assert results.read(path) == found
+    assert results.schema() == json_schema(Results)
+    for text, message in (
+        ("{", "no results"),
+        ("[]", "no results"),
+        ("{}", "no results"),
+        (found.text().replace('"schema": 1', '"schema": 9'), "its format is 9"),
+        (found.text().replace('"machine"', '"machin"'), "no results"),
+    ):
+        path.write_text(text)
+        with pytest.raises(BundleError, match=message):
+            results.read(path)
+    with pytest.raises(BundleError, match="cannot be read"):
+        results.read(tmp_path / "none.json")
+
+
+def test_tables_compare_with_the_bare_socket_and_name_failures() -> None:
+    found = found_in(
+        launch(0, SOCKETS, {point(8): [4000] * 10}),
+        launch(0, BARE, {point(8): [2000] * 10}),
+        launch(1, SOCKETS, {}, failed="process 1 on a is gone: killed", retransmitted_bytes=500),
+    )
+    (latency,) = table.tables(found)
+    assert [row[5] for row in latency.rows] == ["50 %", "bare"]
+    assert latency.rows[0][3] == "1 launch"
+    first, *rest = table.notes(found)
+    assert first == "FAILED: launch 2 of sockets tcp: process 1 on a is gone: killed (0 points kept)."
+    assert any("500 bytes" in note for note in rest)
+    assert any("p99 needs 1,000 samples" in note for note in rest)
+
+
+# ---- requests
+
+
+def test_a_request_has_a_plan_per_route() -> None:
+    plans, left_out = Request(quick=True, libraries=("sockets", "bare")).plans(["tcp"])
+    assert [plan.route for plan in plans] == [SOCKETS, BARE]
+    assert [one.benchmark for one in plans[0].points] == ["latency"] * 3 + ["bandwidth", "rate"]
+    assert left_out == []
+    plans, left_out = Request(quick=True).plans(["tcp"])
+    assert left_out[0].startswith("Without ucx over tcp: UCX finds no route over loopback")
+    (plan,) = Request(("ps",), scheme="skew", libraries=("sockets",)).plans(["tcp"])[0]
+    assert (plan.servers, plan.points[0].payload.bytes) == (2, payload("skew").bytes)
+    exchanges, _ = Request(("exchange",), sizes="deepbench").plans(["tcp"])
+    assert [plan.route.exchange for plan in exchanges] == ["MPI_Allreduce", "ring", "halving-doubling", "ps"]
+    assert len(exchanges[0].points) == 7
+    four, _ = Request(("exchange",), sizes="deepbench", ranks=4).plans(["tcp"])
+    assert len(four[0].points) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"benchmarks": ("speed",)}, "Unknown benchmark 'speed'"),
+        ({"channels": ("wifi",)}, "Unknown channel 'wifi'"),
+        ({"channels": ("tcp@",)}, "no device after"),
+        ({"libraries": ("zeromq",)}, "Unknown library 'zeromq'"),
+        ({"exchanges": ("rings",)}, "Unknown exchange 'rings'"),
+    ],
+)
+def test_an_impossible_request_is_refused(arguments: dict[str, tuple[str, ...]], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Request(**arguments)  # type: ignore[arg-type]
+
+
+def test_a_library_that_does_not_carry_the_channel_is_refused() -> None:
+    with pytest.raises(UsageError, match="grpc cannot be measured over shm"):
+        Request(libraries=("grpc",)).plans(["shm"])
+    with pytest.raises(UsageError, match="Nothing can be measured"):
+        Request(("put",), libraries=("sockets",)).plans(["tcp"])
