@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dlobd.cli.options import HadoopConf, Json
+from dlobd.cli.options import RUNS, Archive, HadoopConf, Json, Out
 from dlobd.cli.output import Force
 from dlobd.errors import RunFailed, RunInvalid, UsageError
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 THIS, NAMESPACES, SPARK, YARN = "here", "namespaces", "spark", "yarn"
 SERVE = "serve"
+SECRET = "DLOBD_MICRO_SECRET"
+"""Environment variable with the secret of agents and coordinator."""
 
 
 def micro(
@@ -88,7 +90,12 @@ def micro(
         bool, typer.Option("--quick", help="Fewer sizes and two launches: the default table in 60 s.")
     ] = False,
     compare: Annotated[bool, typer.Option("--compare", help="Compare every channel with the first.")] = False,
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="DEVICE", help="serve: interface, address or network; default: loopback.")
+    ] = "",
     hadoop_conf: HadoopConf = None,
+    archive: Archive = None,
+    out: Out = RUNS,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the results as .json.")
     ] = None,
@@ -105,6 +112,8 @@ def micro(
     from dlobd.cli.output import checked
     from dlobd.micro.request import DEFAULT, Request
 
+    if benchmarks == [SERVE]:
+        return _serve(listen)
     if output is not None:
         output = checked(output, output, (".json",), force)
     request = Request(
@@ -130,7 +139,7 @@ def micro(
         model,
         quick,
     )
-    results = _measured(request, on, link)
+    results = _on_yarn(request, out, hadoop_conf, archive) if on == YARN else _measured(request, on, link)
     return _print(results, output, as_json, compare)
 
 
@@ -150,15 +159,14 @@ def _measured(request: Request, on: str, link: str) -> Results:
     cores = len(os.sched_getaffinity(0))
     machine = f"{here['processor']}, {here['cores']} cores, {here['distribution']}"
     stopped = threading.Event()
-    with _sites(on, request.processes, link) as (sites, channels), Progress() as progress:
+    with _sites(on, request.processes, link) as (sites, channels, remark), Progress() as progress:
         plans, left_out = request.plans(channels)
-        found = replace(results.empty(machine, on, cores), notes=tuple(left_out))
+        found = replace(results.empty(machine, on, cores), notes=tuple(filter(None, (remark, *left_out))))
         found = replace(found, memcpy_bytes_per_s=study.memcpy_bytes_per_s())
+        work = [(plan, sites[: _count(plan, request)]) for plan in plans]
         before = signal.signal(signal.SIGINT, lambda *_: stopped.set())  # the completed launches are kept
         try:
-            found = study.run(
-                found, [(plan, sites[: _count(plan, request)]) for plan in plans], request.repeats, progress, stopped
-            )
+            found = study.run(found, work, request.repeats, progress, stopped)
         finally:
             signal.signal(signal.SIGINT, before)
     return found
@@ -172,18 +180,68 @@ def _count(plan: Plan, request: Request) -> int:
 
 
 @contextmanager
-def _sites(on: str, count: int, link: str) -> Iterator[tuple[Sequence[Site], tuple[str, ...]]]:
-    """Yield the sites of a place, and its default channels."""
+def _sites(on: str, count: int, link: str) -> Iterator[tuple[Sequence[Site], tuple[str, ...], str]]:
+    """Yield the sites of a place, its default channels, and a remark on its hosts."""
+    from dlobd.micro import agent, spark
     from dlobd.micro.hosts import HERE, INTERFACE, hosts
     from dlobd.micro.launch import local_sites
 
     if on == THIS:
-        yield local_sites([HERE] * count), ("tcp", "shm")
+        yield local_sites([HERE] * count), ("tcp", "shm"), ""
     elif on == NAMESPACES:
         with hosts(count, link) as made:
-            yield local_sites(made), (f"tcp@{INTERFACE}",)
+            yield local_sites(made), (f"tcp@{INTERFACE}",), ""
+    elif on == SPARK:
+        with spark.sites(count) as tasks:
+            yield tasks, agent.default_channels(tasks), agent.one_host(tasks)
+    elif ":" in on:
+        agents = [agent.connect(address, _secret()) for address in on.split(",")]
+        found = agent.spread([agents[number % len(agents)] for number in range(max(count, len(agents)))])
+        yield found, agent.default_channels(agents), agent.one_host(agents)
+        for one in agents:
+            one.wire.close()
     else:
-        raise UsageError(f"Unknown place {on!r}.", f"choose {THIS} or {NAMESPACES}")
+        choice = f"{THIS}, {NAMESPACES}, {YARN}, {SPARK}, or agents as HOST:PORT,HOST:PORT"
+        raise UsageError(f"Unknown place {on!r}.", f"choose {choice}")
+
+
+def _secret() -> bytes:
+    """Return the secret of the agents. Raises UsageError: it is not set."""
+    import os
+
+    if not (text := os.environ.get(SECRET)):
+        raise UsageError(f"{SECRET} is not set.", f"set {SECRET} to the same secret on all hosts")
+    return text.encode()
+
+
+def _serve(device: str) -> int:
+    from dlobd.micro import agent
+
+    agent.listen(device, _secret(), lambda address: print(f"listening: {address}", flush=True))
+    return 0
+
+
+def _on_yarn(request: Request, out: Path, hadoop_conf: Path | None, archive: Path | None) -> Results:
+    """Measure in a job on a YARN cluster, and read the results from its output."""
+    from dlobd.bundle import store
+    from dlobd.cli.run import external_cluster
+    from dlobd.experiment import own_job
+    from dlobd.micro import results
+    from dlobd.paths import shipped
+    from dlobd.run import runner
+    from dlobd.run.progress import Progress
+
+    script = str(shipped("jobs") / "micro.py")
+    job = own_job.from_script(script, [*request.words(), "--json"], [f"workers={request.processes}"])
+    with Progress() as progress:
+        bundle = store.Bundle(runner.run(job, out, progress, external_cluster(hadoop_conf, archive)))
+    output = bundle.output(job.deploy_mode)
+    lines = output.read_text().splitlines() if output else []
+    found = next((line for line in lines if line.startswith(results.BEGIN)), None)
+    if found is None:
+        why = bundle.read().reason or "its output has no results"
+        raise RunFailed(f"The job on YARN failed: {why}", f"dlobd show {bundle.path}")
+    return results.parsed(found)
 
 
 def _print(results: Results, output: Path | None, as_json: bool, compare: bool) -> int:

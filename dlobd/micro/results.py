@@ -15,6 +15,7 @@ from dlobd.micro.use import Use
 from dlobd.record.run import Plane
 
 SCHEMA = 1  # version of the format
+BEGIN = '{"schema":'  # start of the JSON text, by which it is found in the output of a job
 
 
 @described()
