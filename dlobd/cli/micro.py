@@ -11,7 +11,7 @@ import typer
 
 from dlobd.cli.options import RUNS, Archive, HadoopConf, Json, Out
 from dlobd.cli.output import Force
-from dlobd.errors import RunFailed, RunInvalid, UsageError
+from dlobd.errors import Interrupted, RunFailed, RunInvalid, UsageError
 
 if TYPE_CHECKING:
     from dlobd.micro.launch import Plan, Site
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 THIS, NAMESPACES, SPARK, YARN = "here", "namespaces", "spark", "yarn"
 SERVE = "serve"
+INTERRUPTED = "Interrupted: not all launches ran."
 SECRET = "DLOBD_MICRO_SECRET"
 """Environment variable with the secret of agents and coordinator."""
 
@@ -107,7 +108,7 @@ def micro(
     All processes are new in each launch; intervals are over launches. Every message is verified.
 
     Exit code 5: a launch failed; the completed points are printed. 6: wrong content, or another transport than
-    requested.
+    requested. 130: interrupted; the completed launches are printed.
     """
     from dlobd.cli.output import checked
     from dlobd.micro.request import DEFAULT, Request
@@ -169,7 +170,7 @@ def _measured(request: Request, on: str, link: str) -> Results:
             found = study.run(found, work, request.repeats, progress, stopped)
         finally:
             signal.signal(signal.SIGINT, before)
-    return found
+    return replace(found, notes=(*found.notes, INTERRUPTED)) if stopped.is_set() else found
 
 
 def _count(plan: Plan, request: Request) -> int:
@@ -268,6 +269,8 @@ def _print(results: Results, output: Path | None, as_json: bool, compare: bool) 
             text.line(console, note)
     if output is not None:
         write(output, results.text())
+    if results.notes[-1:] == (INTERRUPTED,):
+        return Interrupted.exit_code
     if any(launch.failed for launch in results.launches):
         return RunFailed.exit_code
     wrong = any(one.bad for launch in results.launches for one in launch.points)

@@ -182,7 +182,7 @@ class Request:
                 reason = "UCX finds no route over loopback; name an interface, as in --channel tcp@eth0"
             if not reason:
                 yield name
-            elif self.libraries:
+            elif self.libraries and self.channels:
                 raise UsageError(f"Library {name} cannot be measured over {channel}: {reason}.", "dlobd list libraries")
             else:
                 left_out.append(f"Without {name} over {channel}: {reason}.")

@@ -307,6 +307,8 @@ def test_an_impossible_request_is_refused(arguments: dict[str, tuple[str, ...]],
 
 def test_a_library_that_does_not_carry_the_channel_is_refused() -> None:
     with pytest.raises(UsageError, match="grpc cannot be measured over shm"):
-        Request(libraries=("grpc",)).plans(["shm"])
+        Request(channels=("shm",), libraries=("grpc",)).plans([])
+    (plan,), left_out = Request(("rate",), libraries=("sockets",)).plans(["tcp", "shm"])
+    assert (plan.route.channel, len(left_out)) == ("tcp", 1)
     with pytest.raises(UsageError, match="Nothing can be measured"):
         Request(("put",), libraries=("sockets",)).plans(["tcp"])

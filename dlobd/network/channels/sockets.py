@@ -34,6 +34,7 @@ from dlobd.errors import SetupError
 from dlobd.network import interfaces
 from dlobd.network.channels import authentication, base
 from dlobd.network.channels.ip import IpChannel, local_address, parse_address, source_towards, traffic_over
+from dlobd.network.channels.spinning import Yields
 
 LIBRARY = "sockets"
 LENGTH = struct.Struct("<Q")  # prefix of a message: the number of bytes that follow
@@ -46,7 +47,8 @@ STAGE_BYTES = 8192  # copying this many bytes costs less than the system call th
 
 SPINS = 20
 """Polls before a receiver sleeps: about 20 microseconds, the cost of a wake-up. Each unsuccessful poll yields
-the core (sched_yield), so that ranks on a shared core do not stall each other."""
+the core (sched_yield), so that ranks on a shared core do not stall each other. On a busy core the receiver sleeps at
+once."""
 
 KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT = 10, 5, 4
 """A receiver detects after 30 s that the peer's host has vanished. A sender waits for its deadline: TCP_USER_TIMEOUT
@@ -321,6 +323,7 @@ class SocketsConnection(base.Connection):
         self._pending: deque[PendingSend] = deque()  # incomplete messages, in order; only one thread starts messages
         self._header = memoryview(bytearray(LENGTH.size))
         self._receiving = threading.Lock()
+        self._yields = Yields()
         self._ended = ""  # reason why this end is closed
         self._stage = memoryview(bytearray(STAGE_BYTES))
         self._start = self._end = 0  # received bytes in the stage buffer that were not delivered yet
@@ -461,7 +464,8 @@ class SocketsConnection(base.Connection):
                 count = self._end - self._start
                 self._stage[:count] = bytes(self._stage[self._start : self._end])
                 self._start, self._end = 0, count
-            self._end += self._receive_some([self._stage[self._end :]], 0, deadline_s, SPINS)
+            spins = SPINS if self._yields.allowed() else 0
+            self._end += self._receive_some([self._stage[self._end :]], 0, deadline_s, spins)
         (size,) = LENGTH.unpack_from(self._stage, self._start)
         self._start += LENGTH.size
         self._left = int(size)
@@ -510,8 +514,7 @@ class SocketsConnection(base.Connection):
                     got = self._socket.recvmsg_into(views, 0, used_flags)[0]
             except BlockingIOError:
                 if spins:
-                    spins -= 1
-                    os.sched_yield()
+                    spins = spins - 1 if self._yields.once() else 0
                 else:
                     ready = self._either if both else self._readable
                     wait(ready, near or both, deadline_s, f"{self.peer} sent no message in time")

@@ -27,6 +27,7 @@ from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
 from dlobd.network.channels.base import ChannelError, Closed, DeadlinePassed, PeerClosed
 from dlobd.network.channels.ip import resolve
+from dlobd.network.channels.spinning import Yields
 from dlobd.network.channels.ucx import declarations as c
 from dlobd.network.channels.ucx.library import CData, Library, load
 from dlobd.network.devices import devices
@@ -212,6 +213,7 @@ class Worker:
         self.sleepers: list[Sleeper] = []
         self._sleeping = 0
         self._link_ended = False
+        self._yields = Yields()
         self._gone_s = 0.0
         self._left: list[CData] = []  # abandoned requests, with the memory that UCX may still use
         params = self.ffi.new("ucp_worker_params_t *")
@@ -251,10 +253,10 @@ class Worker:
                     self._arm_for_sleepers()
                     raise DeadlinePassed(f"UCX could not {what} in time (peer {self.peer})")
             spun += 1
-            if spun > SPIN + YIELD:
+            if spun > SPIN + YIELD or (spun > SPIN and not self._yields.allowed()):
                 found = self._sleep(done, sleeper, min(deadline_s - now_s, TICK_S))
             elif spun > SPIN:
-                os.sched_yield()
+                self._yields.once()
 
     def _check_sleepers(self) -> None:
         """Check the requests of sleeping threads, with the lock held."""
