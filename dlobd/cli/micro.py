@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 THIS, NAMESPACES, SPARK, YARN = "here", "namespaces", "spark", "yarn"
 SERVE = "serve"
+TYPES = (".json", ".html")
 
 
 def micro(
@@ -90,7 +91,8 @@ def micro(
     compare: Annotated[bool, typer.Option("--compare", help="Compare every channel with the first.")] = False,
     hadoop_conf: HadoopConf = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the results as .json.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the results as .json, or a page as .html."),
     ] = None,
     as_json: Json = False,
     force: Force = False,
@@ -106,7 +108,7 @@ def micro(
     from dlobd.micro.request import DEFAULT, Request
 
     if output is not None:
-        output = checked(output, output, (".json",), force)
+        output = checked(output, output, TYPES, force)
     request = Request(
         tuple(benchmarks or DEFAULT),
         tuple(channel or ()),
@@ -208,7 +210,11 @@ def _print(results: Results, output: Path | None, as_json: bool, compare: bool) 
         print()
         for note in table.notes(results):
             text.line(console, note)
-    if output is not None:
+    if output is not None and output.suffix == ".html":
+        from dlobd.micro.page import page
+
+        write(output, page(results))
+    elif output is not None:
         write(output, results.text())
     if any(launch.failed for launch in results.launches):
         return RunFailed.exit_code
