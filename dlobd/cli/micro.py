@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,18 +9,13 @@ import typer
 
 from dlobd.cli.options import RUNS, Archive, HadoopConf, Json, Out
 from dlobd.cli.output import Force
-from dlobd.errors import Interrupted, RunFailed, RunInvalid, UsageError
+from dlobd.errors import Interrupted, RunFailed, RunInvalid
 
 if TYPE_CHECKING:
-    from dlobd.micro.launch import Plan, Site
-    from dlobd.micro.request import Request
     from dlobd.micro.results import Results
 
-THIS, NAMESPACES, SPARK, YARN = "here", "namespaces", "spark", "yarn"
-SERVE = "serve"
-INTERRUPTED = "Interrupted: not all launches ran."
-SECRET = "DLOBD_MICRO_SECRET"
-"""Environment variable with the secret of agents and coordinator."""
+HERE, SERVE = "here", "serve"
+TYPES = (".json", ".html")
 
 
 def micro(
@@ -54,7 +47,7 @@ def micro(
             help="here: two processes; namespaces: hosts made of network namespaces (root); yarn: barrier tasks on the "
             "executors of a YARN cluster; spark: the same in a Spark application; or agents HOST:PORT,HOST:PORT.",
         ),
-    ] = THIS,
+    ] = HERE,
     sizes: Annotated[
         str, typer.Option("--sizes", metavar="SIZES", help="Sizes of messages, as in 8,64K,1M; or deepbench.")
     ] = "",
@@ -98,7 +91,8 @@ def micro(
     archive: Archive = None,
     out: Out = RUNS,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the results as .json.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the results as .json, or a page as .html."),
     ] = None,
     as_json: Json = False,
     force: Force = False,
@@ -111,12 +105,15 @@ def micro(
     requested. 130: interrupted; the completed launches are printed.
     """
     from dlobd.cli.output import checked
+    from dlobd.cli.run import external_cluster
+    from dlobd.micro import agent, places
     from dlobd.micro.request import DEFAULT, Request
+    from dlobd.run.progress import Progress
 
     if benchmarks == [SERVE]:
-        return _serve(listen)
+        agent.listen(listen, places.secret(), lambda address: print(f"listening: {address}", flush=True))
     if output is not None:
-        output = checked(output, output, (".json",), force)
+        output = checked(output, output, TYPES, force)
     request = Request(
         tuple(benchmarks or DEFAULT),
         tuple(channel or ()),
@@ -140,109 +137,12 @@ def micro(
         model,
         quick,
     )
-    results = _on_yarn(request, out, hadoop_conf, archive) if on == YARN else _measured(request, on, link)
-    return _print(results, output, as_json, compare)
-
-
-def _measured(request: Request, on: str, link: str) -> Results:
-    import os
-    import signal
-    import threading
-    from dataclasses import replace
-
-    from dlobd.micro import results, study
-    from dlobd.run import provenance
-    from dlobd.run.progress import Progress
-
-    if link and on != NAMESPACES:
-        raise UsageError("--link needs --on namespaces.", "dlobd micro --on namespaces --link 1gbit")
-    here = provenance.platform()
-    cores = len(os.sched_getaffinity(0))
-    machine = f"{here['processor']}, {here['cores']} cores, {here['distribution']}"
-    stopped = threading.Event()
-    with _sites(on, request.processes, link) as (sites, channels, remark), Progress() as progress:
-        plans, left_out = request.plans(channels)
-        found = replace(results.empty(machine, on, cores), notes=tuple(filter(None, (remark, *left_out))))
-        found = replace(found, memcpy_bytes_per_s=study.memcpy_bytes_per_s())
-        work = [(plan, sites[: _count(plan, request)]) for plan in plans]
-        before = signal.signal(signal.SIGINT, lambda *_: stopped.set())  # the completed launches are kept
-        try:
-            found = study.run(found, work, request.repeats, progress, stopped)
-        finally:
-            signal.signal(signal.SIGINT, before)
-    return replace(found, notes=(*found.notes, INTERRUPTED)) if stopped.is_set() else found
-
-
-def _count(plan: Plan, request: Request) -> int:
-    """Return the number of processes of a plan."""
-    if plan.route.exchange:
-        return request.ranks
-    return request.servers + request.workers if plan.points[0].benchmark == "ps" else 2
-
-
-@contextmanager
-def _sites(on: str, count: int, link: str) -> Iterator[tuple[Sequence[Site], tuple[str, ...], str]]:
-    """Yield the sites of a place, its default channels, and a remark on its hosts."""
-    from dlobd.micro import agent, spark
-    from dlobd.micro.hosts import HERE, INTERFACE, hosts
-    from dlobd.micro.launch import local_sites
-
-    if on == THIS:
-        yield local_sites([HERE] * count), ("tcp", "shm"), ""
-    elif on == NAMESPACES:
-        with hosts(count, link) as made:
-            yield local_sites(made), (f"tcp@{INTERFACE}",), ""
-    elif on == SPARK:
-        with spark.sites(count) as tasks:
-            yield tasks, agent.default_channels(tasks), agent.one_host(tasks)
-    elif ":" in on:
-        agents = [agent.connect(address, _secret()) for address in on.split(",")]
-        found = agent.spread([agents[number % len(agents)] for number in range(max(count, len(agents)))])
-        yield found, agent.default_channels(agents), agent.one_host(agents)
-        for one in agents:
-            one.wire.close()
-    else:
-        choice = f"{THIS}, {NAMESPACES}, {YARN}, {SPARK}, or agents as HOST:PORT,HOST:PORT"
-        raise UsageError(f"Unknown place {on!r}.", f"choose {choice}")
-
-
-def _secret() -> bytes:
-    """Return the secret of the agents. Raises UsageError: it is not set."""
-    import os
-
-    if not (text := os.environ.get(SECRET)):
-        raise UsageError(f"{SECRET} is not set.", f"set {SECRET} to the same secret on all hosts")
-    return text.encode()
-
-
-def _serve(device: str) -> int:
-    from dlobd.micro import agent
-
-    agent.listen(device, _secret(), lambda address: print(f"listening: {address}", flush=True))
-    return 0
-
-
-def _on_yarn(request: Request, out: Path, hadoop_conf: Path | None, archive: Path | None) -> Results:
-    """Measure in a job on a YARN cluster, and read the results from its output."""
-    from dlobd.bundle import store
-    from dlobd.cli.run import external_cluster
-    from dlobd.experiment import own_job
-    from dlobd.micro import results
-    from dlobd.paths import shipped
-    from dlobd.run import runner
-    from dlobd.run.progress import Progress
-
-    script = str(shipped("jobs") / "micro.py")
-    job = own_job.from_script(script, [*request.words(), "--json"], [f"workers={request.processes}"])
     with Progress() as progress:
-        bundle = store.Bundle(runner.run(job, out, progress, external_cluster(hadoop_conf, archive)))
-    output = bundle.output(job.deploy_mode)
-    lines = output.read_text().splitlines() if output else []
-    found = next((line for line in lines if line.startswith(results.BEGIN)), None)
-    if found is None:
-        why = bundle.read().reason or "its output has no results"
-        raise RunFailed(f"The job on YARN failed: {why}", f"dlobd show {bundle.path}")
-    return results.parsed(found)
+        if on == places.YARN:
+            results = places.measure_on_yarn(request, out, external_cluster(hadoop_conf, archive), progress)
+        else:
+            results = places.measure(request, on, link, progress)
+    return _print(results, output, as_json, compare)
 
 
 def _print(results: Results, output: Path | None, as_json: bool, compare: bool) -> int:
@@ -251,7 +151,7 @@ def _print(results: Results, output: Path | None, as_json: bool, compare: bool) 
     from rich.console import Console
 
     from dlobd.cli.output import write
-    from dlobd.micro import estimates, table
+    from dlobd.micro import estimates, places, table
     from dlobd.report import text
     from dlobd.report.terminal.render import show
 
@@ -267,9 +167,13 @@ def _print(results: Results, output: Path | None, as_json: bool, compare: bool) 
         print()
         for note in table.notes(results):
             text.line(console, note)
-    if output is not None:
+    if output is not None and output.suffix == ".html":
+        from dlobd.micro.page import page
+
+        write(output, page(results))
+    elif output is not None:
         write(output, results.text())
-    if results.notes[-1:] == (INTERRUPTED,):
+    if results.notes[-1:] == (places.INTERRUPTED,):
         return Interrupted.exit_code
     if any(launch.failed for launch in results.launches):
         return RunFailed.exit_code

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dlobd.micro.estimates import Comparison, Estimate, Row, fit, rows
 from dlobd.micro.payload import MIB
-from dlobd.micro.plan import BARE, BENCHMARKS, Point, Route
+from dlobd.micro.plan import BARE, BENCHMARKS, Benchmark, Point, Route
 from dlobd.micro.results import Results
 from dlobd.micro.samples import fewest
 from dlobd.report.tables import Table
@@ -25,7 +25,6 @@ def tables(results: Results) -> list[Table]:
 
 def _table(name: str, found: Sequence[Row], results: Results) -> Table:
     benchmark = BENCHMARKS[name]
-    unit = {"us": "us one way" if name == "latency" else "us"}.get(benchmark.metric, benchmark.metric)
     cells = []
     for row in found:
         p99 = row.p99 and f"{row.p99.value / (1e6 if benchmark.metric == 'ms' else 1e3):.4g}"
@@ -46,10 +45,15 @@ def _table(name: str, found: Sequence[Row], results: Results) -> Table:
             )
         )
     heads = (
-        f"payload | channel | {unit} | 95 % interval | p99 | of bare | CPU, us | samples:number+ | warm-up+ "
+        f"payload | channel | {unit(benchmark)} | 95 % interval | p99 | of bare | CPU, us | samples:number+ | warm-up+ "
         "| context switches+ | system calls+"
     )
     return Table(f"{name.capitalize()}: {benchmark.title}", heads, cells)
+
+
+def unit(benchmark: Benchmark) -> str:
+    """Return the unit of a benchmark's figure."""
+    return "us one way" if benchmark.name == "latency" else benchmark.metric
 
 
 def described(point: Point) -> str:

@@ -35,19 +35,21 @@ SCRIPTS = ("dom.js", "tables.js", "theme.js", "specs.js", "timeline.js", "charts
 INDEX_SCRIPTS = ("dom.js", "tables.js")
 """Scripts of the page that lists runs."""
 
+MICRO_SCRIPTS = ("dom.js", "tables.js", "theme.js", "specs.js", "micro.js")
+"""Scripts of the page of micro-benchmarks."""
+
 NAMES = re.compile(r"(?P<property>\b[a-z][\w-]{0,60}(?:\.[\w-]{1,60}){2,})|(?P<option>(?<!\S)--?[a-z][\w-]{0,60})")
 """Names of settings, and options of commands. Both are copied from the page, so they are not hyphenated."""
 
 
 def render(document: Mapping[str, object]) -> str:
     """Render the view of `dlobd.report.page.data` as HTML."""
-    parts = {"data": document["charts"], "charts": charts(), "page": "\n".join(map(_asset, SCRIPTS))}
-    return _page("page.html", document, parts)
+    return page("page.html", document, SCRIPTS, document["charts"])
 
 
-def render_index(bundles: Sequence[Bundle], page: Path) -> str:
-    """Render the list of runs as HTML, the newest first. Links are relative to the directory of `page`."""
-    base, rows = page.absolute().parent, history.rows(bundles)
+def render_index(bundles: Sequence[Bundle], file: Path) -> str:
+    """Render the list of runs as HTML, the newest first. Links are relative to the directory of `file`."""
+    base, rows = file.absolute().parent, history.rows(bundles)
     days = " to ".join(dict.fromkeys(row.started_at[:10] for row in (rows[-1], rows[0]))) if rows else ""
     places = [[("bundle", Path(row.path)), ("report", Path(row.path, "report.html"))] for row in rows]
     links = [[(name, quote(os.path.relpath(path, base))) for name, path in found if path.exists()] for found in places]
@@ -57,12 +59,13 @@ def render_index(bundles: Sequence[Bundle], page: Path) -> str:
         "heads": history.HEADS,
         "rows": list(zip(rows, links, strict=True)),
     }
-    return _page("index.html", view, {"page": "\n".join(map(_asset, INDEX_SCRIPTS))})
+    return page("index.html", view, INDEX_SCRIPTS)
 
 
-def _page(template: str, document: Mapping[str, object], parts: Mapping[str, object]) -> str:
-    scripts = [str(parts["charts"])] if "charts" in parts else []
-    scripts.append(f'"use strict";\n(() => {{\n{parts["page"]}\n}})();\n')
+def page(template: str, document: Mapping[str, object], names: Sequence[str], data: object = None) -> str:
+    """Render a view with a template and scripts of the assets. With data, the page has Vega-Lite too."""
+    scripts = [] if data is None else [charts()]
+    scripts.append('"use strict";\n(() => {{\n{}\n}})();\n'.format("\n".join(map(_asset, names))))
     found = (
         _templates()
         .get_template(template)
@@ -70,7 +73,7 @@ def _page(template: str, document: Mapping[str, object], parts: Mapping[str, obj
             document,
             policy=policy(scripts),
             style=Markup(_asset("page.css")),
-            data=Markup(embedded(parts.get("data"))),
+            data=Markup(embedded(data)),
             scripts=list(map(Markup, scripts)),
         )
     )

@@ -71,14 +71,10 @@ function build() {
   }));
 }
 
-let later = 0;
-addEventListener("resize", () => { clearTimeout(later); later = setTimeout(drawAll, 200); });
 // Printing opens all folded parts except run.json.
 let opened = [];
 addEventListener("beforeprint", () => { opened = [...document.querySelectorAll("details:not([open]):not(.record)")]; opened.forEach((one) => { one.open = true; }); });
 addEventListener("afterprint", () => { opened.forEach((one) => { one.open = false; }); });
-addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
-addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
 patterns();
 build();

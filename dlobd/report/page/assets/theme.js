@@ -98,3 +98,8 @@ async function drawAll() {
     }
   }
 }
+
+let later = 0;
+addEventListener("resize", () => { clearTimeout(later); later = setTimeout(drawAll, 200); });
+addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
+addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });

@@ -1,0 +1,143 @@
+"""Page of results: pictures and tables as one HTML file that needs no network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlobd import __version__
+from dlobd.micro.estimates import Estimate, Fit, Row, fit, over_launches, rows
+from dlobd.micro.plan import BENCHMARKS, Point, Route
+from dlobd.micro.results import Results
+from dlobd.micro.samples import summary, supports
+from dlobd.micro.table import described, notes, tables, unit
+from dlobd.report.page import render
+
+MOST_SAMPLES = 200
+"""Maximum points of a distribution."""
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+
+WITHOUT_SIZES = ("ps", "exchange", "replay")
+"""Benchmarks of composed payloads, whose figures are drawn in rows instead of over the size."""
+
+FEWEST_SIZES = 2
+"""Sizes that a line needs."""
+
+Times = dict[tuple[Route, Point], list[NDArray[np.float64]]]
+"""Times of each launch in the steady state, in the unit of `_time`."""
+
+
+def page(results: Results) -> str:
+    """Return the page of results as HTML."""
+    names = dict.fromkeys(point.benchmark for point in results.points())
+    view = {
+        "title": f"{', '.join(names) or 'no completed point'} - dlobd micro",
+        "names": list(names),
+        "results": results,
+        "notes": list(notes(results)),
+        "tables": tables(results),
+        "version": __version__,
+    }
+    return render.page("micro.html", view, render.MICRO_SCRIPTS, charts(results))
+
+
+def charts(results: Results) -> dict[str, object]:
+    """Return the data of the pictures. Series are numbered in the order of `series`."""
+    found, routes, times = rows(results), results.routes(), _times(results)
+    return {
+        "layers": (),  # theme.js reads the layers of runs
+        "dark": (),
+        "series": [_series(route, routes, fit(results, route)) for route in routes],
+        "panels": [
+            _panel(name, [row for row in found if row.point.benchmark == name], routes, times)
+            for name in BENCHMARKS
+            if any(row.point.benchmark == name for row in found)
+        ],
+        "distributions": [_distribution(point, routes, times) for point in results.points()],
+    }
+
+
+def _series(route: Route, routes: Sequence[Route], fitted: Fit | None) -> dict[str, object]:
+    """Return the name of a route, its place for colours, which differ within a picture, and alpha and beta in
+    microseconds."""
+    kind = [one for one in routes if bool(one.exchange) == bool(route.exchange)]
+    model = fitted and (fitted.alpha.value / 1e3, fitted.beta.value / 1e3)
+    return {"name": route.label, "place": kind.index(route), "fit": model}
+
+
+def _times(results: Results) -> Times:
+    times: Times = {}
+    for launch in results.launches:
+        for one in launch.points:
+            if found := summary(one.times_ns, bool(one.point.rate)):
+                steady = np.asarray(one.times_ns[found.warm_up :], float) / _time(one.point)[0]
+                times.setdefault((launch.route, one.point), []).append(steady)
+    return times
+
+
+def _time(point: Point) -> tuple[float, str]:
+    """Return the nanoseconds of a unit of time, and the name of the unit, for the times of a point."""
+    benchmark = BENCHMARKS[point.benchmark]
+    if benchmark.metric == "ms":
+        return 1e6, unit(benchmark)
+    if point.benchmark == "ps":
+        return 1e3, "us per call"
+    if benchmark.metric == "us":
+        return (2e3 if point.benchmark == "latency" else 1e3), unit(benchmark)
+    return 1e3, f"us per batch of {point.messages:,} messages"
+
+
+def _panel(name: str, found: Sequence[Row], routes: Sequence[Route], times: Times) -> dict[str, object]:
+    """Return the figures of a benchmark: over the size if each size has one point, otherwise in rows."""
+    benchmark = BENCHMARKS[name]
+    points = dict.fromkeys(row.point for row in found)
+    sizes = {point.payload.bytes for point in points}
+    over_size = name not in WITHOUT_SIZES and FEWEST_SIZES <= len(sizes) == len(points)
+
+    def cells(estimates: Iterable[tuple[Row, Estimate | None]]) -> list[tuple[object, ...]]:
+        return [
+            (routes.index(row.route), row.point.payload.bytes, described(row.point), one.value, one.low, one.high)
+            for row, one in estimates
+            if one
+        ]
+
+    quantiles = {
+        label: cells((row, _quantile(times.get((row.route, row.point), ()), quantile)) for row in found)
+        for label, quantile in QUANTILES.items()
+        if over_size and benchmark.metric == "us"
+    }
+    return {
+        "name": name,
+        "title": f"{name.capitalize()}: {benchmark.title}",
+        "unit": unit(benchmark),
+        "over_size": over_size,
+        "rows": cells((row, row.figure) for row in found),
+        "quantiles": {label: some for label, some in quantiles.items() if some},
+    }
+
+
+def _quantile(launches: Sequence[NDArray[np.float64]], quantile: float) -> Estimate | None:
+    return over_launches(
+        float(np.quantile(one, quantile)) if supports(len(one), quantile) else None for one in launches
+    )
+
+
+def _distribution(point: Point, routes: Sequence[Route], times: Times) -> dict[str, object]:
+    """Return equally spaced quantiles of the times of all launches by series, at most MOST_SAMPLES."""
+    pooled = {
+        number: np.concatenate(times[route, point]) for number, route in enumerate(routes) if (route, point) in times
+    }
+    return {
+        "name": f"{point.benchmark}, {described(point)}",
+        "unit": _time(point)[1],
+        "times": [
+            (
+                number,
+                [float(f"{value:.4g}") for value in np.quantile(one, np.linspace(0, 1, min(len(one), MOST_SAMPLES)))],
+            )
+            for number, one in pooled.items()
+        ],
+    }

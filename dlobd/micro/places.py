@@ -1,0 +1,111 @@
+"""Places of the processes: this machine, network namespaces, agents, tasks of Spark, or a job on a YARN cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+from dlobd.bundle import store
+from dlobd.errors import RunFailed, UsageError
+from dlobd.experiment import own_job
+from dlobd.micro import agent, results, spark, study
+from dlobd.micro.hosts import HERE, INTERFACE, hosts
+from dlobd.micro.launch import Plan, Site, local_sites
+from dlobd.micro.request import Request
+from dlobd.micro.results import Results
+from dlobd.paths import shipped
+from dlobd.run import provenance, runner
+from dlobd.run.place.external import ExternalCluster
+from dlobd.run.progress import Progress
+
+THIS, NAMESPACES, SPARK, YARN = "here", "namespaces", "spark", "yarn"
+
+INTERRUPTED = "Interrupted: not all launches ran."
+
+SECRET = "DLOBD_MICRO_SECRET"
+"""Environment variable with the secret of agents and coordinator."""
+
+
+def measure(request: Request, on: str, link: str, progress: Progress) -> Results:
+    """Measure at a place. Ctrl-C ends the launch in progress; the completed launches are kept.
+
+    Args:
+        link: rate of the hosts' links, for namespaces.
+
+    Raises UsageError, SetupError: the place or the request is impossible.
+    """
+    if link and on != NAMESPACES:
+        raise UsageError("--link needs --on namespaces.", "dlobd micro --on namespaces --link 1gbit")
+    here = provenance.platform()
+    machine = f"{here['processor']}, {here['cores']} cores, {here['distribution']}"
+    stopped = Event()
+    with _sites(on, request.processes, link) as (sites, channels, remark):
+        plans, left_out = request.plans(channels)
+        notes = tuple(filter(None, (remark, *left_out)))
+        found = results.empty(machine, on, len(os.sched_getaffinity(0)))
+        found = replace(found, notes=notes, memcpy_bytes_per_s=study.memcpy_bytes_per_s())
+        work = [(plan, sites[: _count(plan, request)]) for plan in plans]
+        before = signal.signal(signal.SIGINT, lambda *_: stopped.set())
+        try:
+            found = study.run(found, work, request.repeats, progress, stopped)
+        finally:
+            signal.signal(signal.SIGINT, before)
+    return replace(found, notes=(*found.notes, INTERRUPTED)) if stopped.is_set() else found
+
+
+def measure_on_yarn(request: Request, out: Path, cluster: ExternalCluster | None, progress: Progress) -> Results:
+    """Measure in a job on a YARN cluster, and read the results from its output.
+
+    Raises RunFailed: the job printed no results; and the errors of a run.
+    """
+    script = str(shipped("jobs") / "micro.py")
+    job = own_job.from_script(script, [*request.words(), "--json"], [f"workers={request.processes}"])
+    bundle = store.Bundle(runner.run(job, out, progress, cluster))
+    output = bundle.output(job.deploy_mode)
+    lines = output.read_text().splitlines() if output else []
+    found = next((line for line in lines if line.startswith(results.BEGIN)), None)
+    if found is None:
+        why = bundle.read().reason or "its output has no results"
+        raise RunFailed(f"The job on YARN failed: {why}", f"dlobd show {bundle.path}")
+    return results.parsed(found)
+
+
+def secret() -> bytes:
+    """Return the secret of the agents. Raises UsageError: it is not set."""
+    if not (text := os.environ.get(SECRET)):
+        raise UsageError(f"{SECRET} is not set.", f"set {SECRET} to the same secret on all hosts")
+    return text.encode()
+
+
+def _count(plan: Plan, request: Request) -> int:
+    """Return the number of processes of a plan."""
+    if plan.route.exchange:
+        return request.ranks
+    return request.servers + request.workers if plan.points[0].benchmark == "ps" else 2
+
+
+@contextmanager
+def _sites(on: str, count: int, link: str) -> Iterator[tuple[Sequence[Site], tuple[str, ...], str]]:
+    """Yield the sites of a place, its default channels, and a remark on its hosts."""
+    if on == THIS:
+        yield local_sites([HERE] * count), ("tcp", "shm"), ""
+    elif on == NAMESPACES:
+        with hosts(count, link) as made:
+            yield local_sites(made), (f"tcp@{INTERFACE}",), ""
+    elif on == SPARK:
+        with spark.sites(count) as tasks:
+            yield tasks, agent.default_channels(tasks), agent.one_host(tasks)
+    elif ":" in on:
+        agents = [agent.connect(address, secret()) for address in on.split(",")]
+        found = agent.spread([agents[number % len(agents)] for number in range(max(count, len(agents)))])
+        yield found, agent.default_channels(agents), agent.one_host(agents)
+        for one in agents:
+            one.wire.close()
+    else:
+        choice = f"{THIS}, {NAMESPACES}, {YARN}, {SPARK}, or agents as HOST:PORT,HOST:PORT"
+        raise UsageError(f"Unknown place {on!r}.", f"choose {choice}")
