@@ -27,6 +27,7 @@ SMALL = {
     "measures/lost_work.py": "a file per measure",
     "measures/python_workers.py": "a file per measure",
     "measures/statistics.py": "quantiles, for all measures",
+    "network/channels/spinning.py": "yields of waiting threads, for two libraries",
     "run/collect/workers.py": "copies of logs, for two places",
     "run/observer.py": "a protocol of two modules",
     "run/schedulers/": "a file per scheduler",
