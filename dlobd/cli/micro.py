@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dlobd.cli.options import HadoopConf, Json
+from dlobd.cli.options import RUNS, HadoopConf, Json, Out
 from dlobd.cli.output import Force
+from dlobd.cli.series import find_run
 from dlobd.errors import RunFailed, RunInvalid, UsageError
 
 if TYPE_CHECKING:
     from dlobd.micro.launch import Plan, Site
+    from dlobd.micro.recorded import Recorded
     from dlobd.micro.request import Request
     from dlobd.micro.results import Results
+    from dlobd.report.tables import Table
 
 THIS, NAMESPACES, SPARK, YARN = "here", "namespaces", "spark", "yarn"
 SERVE = "serve"
+REPLAY, PREDICT = "replay", "predict"
 
 
 def micro(
@@ -28,7 +33,7 @@ def micro(
         typer.Argument(
             metavar="[BENCHMARK]...",
             help="latency, bandwidth, bidirectional, rate, ps, exchange, put, get, replay; default: latency bandwidth "
-            "rate. `serve` starts an agent for --on HOST.",
+            "rate. `serve` starts an agent for --on HOST; `predict` predicts the exchange of --run from --from.",
         ),
     ] = None,
     channel: Annotated[
@@ -87,6 +92,13 @@ def micro(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer sizes and two launches: the default table in 60 s.")
     ] = False,
+    run: Annotated[
+        str, typer.Option("--run", metavar="RUN", help="replay, predict: bundle path, run ID, or latest.")
+    ] = "",
+    latencies: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="predict: results of `dlobd micro latency -o FILE`.")
+    ] = None,
+    out: Out = RUNS,
     compare: Annotated[bool, typer.Option("--compare", help="Compare every channel with the first.")] = False,
     hadoop_conf: HadoopConf = None,
     output: Annotated[
@@ -103,8 +115,11 @@ def micro(
     requested.
     """
     from dlobd.cli.output import checked
-    from dlobd.micro.request import DEFAULT, Request
+    from dlobd.micro.request import DEFAULT, QUICK_SECONDS, SECONDS, Request
 
+    recorded = _recorded(benchmarks or (), run, latencies, out)
+    if recorded and latencies:
+        return _predict(recorded, latencies, output, as_json)
     if output is not None:
         output = checked(output, output, (".json",), force)
     request = Request(
@@ -130,15 +145,53 @@ def micro(
         model,
         quick,
     )
+    above = []
+    if recorded:
+        from dlobd.micro.recorded import histogram, replay_points
+
+        points = replay_points(recorded, time_s or (QUICK_SECONDS if quick else SECONDS), warm_up)
+        request, above = replace(request, replay=points), [histogram(recorded)]
     results = _measured(request, on, link)
-    return _print(results, output, as_json, compare)
+    return _print(results, output, as_json, compare, above)
+
+
+def _recorded(benchmarks: Sequence[str], run: str, latencies: Path | None, out: Path) -> Recorded | None:
+    """Return the exchanges of the run to replay or to predict, if any. Raises UsageError for options that contradict
+    the benchmarks."""
+    name = next((one for one in benchmarks if one in (REPLAY, PREDICT)), "")
+    predicts = name == PREDICT or latencies is not None
+    usage = f"dlobd micro {f'{PREDICT} --from FILE' if predicts else REPLAY} --run latest"
+    if PREDICT in benchmarks and len(benchmarks) > 1:
+        raise UsageError("predict measures nothing, and has no other benchmark beside it.", usage)
+    if (latencies is not None) != (name == PREDICT):
+        raise UsageError("The benchmark predict needs --from, and no other benchmark has it.", usage)
+    if bool(run) != bool(name):
+        raise UsageError("The benchmarks replay and predict need --run, and no other benchmark has it.", usage)
+    if not run:
+        return None
+    from dlobd.micro.recorded import exchanges
+
+    return exchanges(find_run(run, out).path)
+
+
+def _predict(recorded: Recorded, latencies: Path, output: Path | None, as_json: bool) -> int:
+    from rich.console import Console
+
+    from dlobd.micro import prediction, results
+    from dlobd.report.terminal.render import show
+
+    if output is not None or as_json:
+        raise UsageError("predict prints a table: it has no -o and no --json.", "leave out -o and --json")
+    route, fit = prediction.fitted(results.read(latencies), recorded)
+    found = prediction.rows([recorded], fit.alpha.value, fit.beta.value)
+    show(prediction.table(found, route, fit), Console(highlight=False))
+    return 0
 
 
 def _measured(request: Request, on: str, link: str) -> Results:
     import os
     import signal
     import threading
-    from dataclasses import replace
 
     from dlobd.micro import results, study
     from dlobd.run import provenance
@@ -186,7 +239,7 @@ def _sites(on: str, count: int, link: str) -> Iterator[tuple[Sequence[Site], tup
         raise UsageError(f"Unknown place {on!r}.", f"choose {THIS} or {NAMESPACES}")
 
 
-def _print(results: Results, output: Path | None, as_json: bool, compare: bool) -> int:
+def _print(results: Results, output: Path | None, as_json: bool, compare: bool, above: Sequence[Table] = ()) -> int:
     import sys
 
     from rich.console import Console
@@ -200,7 +253,7 @@ def _print(results: Results, output: Path | None, as_json: bool, compare: bool) 
         sys.stdout.write(results.text())
     else:
         console = Console(highlight=False)
-        for one in table.tables(results):
+        for one in (*above, *table.tables(results)):
             show(one, console)
         routes = results.routes()
         for other in routes[1:] if compare else ():
