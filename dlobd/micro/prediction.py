@@ -11,7 +11,7 @@ sends or receives most. The residual is the rest: summation, Python, messages of
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
@@ -48,18 +48,18 @@ def busiest_bytes(recorded: Recorded) -> list[int]:
 
     MPI reports no transfers: they are taken to be those of halving and doubling, in as few fusion buffers as possible.
     """
-    sent: defaultdict[int, Counter[int | str]] = defaultdict(Counter)
-    received: defaultdict[int, Counter[int | str]] = defaultdict(Counter)
+    carried: Counter[tuple[int, bool, int | str]] = Counter()
     for source, destination, size, buffer in recorded.median.transfers():
-        sent[buffer][source] += size
-        received[buffer][destination] += size
-    if sent or recorded.exchange != "mpi":
-        return [max(*sent[buffer].values(), *received[buffer].values()) for buffer in sorted(sent)]
+        carried[buffer, True, source] += size
+        carried[buffer, False, destination] += size
+    if carried or recorded.exchange != "mpi":
+        buffers = sorted({buffer for buffer, _, _ in carried})
+        return [max(size for (of, _, _), size in carried.items() if of == buffer) for buffer in buffers]
     size = recorded.median.wires[0].bytes
     core = 1 << (recorded.ranks.bit_length() - 1)
     busiest = 2 * size * (core - 1) // core + size * (recorded.ranks > core)
-    buffers = math.ceil(size / recorded.fusion_bytes)
-    return [busiest * (k + 1) // buffers - busiest * k // buffers for k in range(buffers)]
+    count = math.ceil(size / recorded.fusion_bytes)
+    return [busiest * (k + 1) // count - busiest * k // count for k in range(count)]
 
 
 def predict(recorded: Recorded, alpha_ns: float, beta_ns_per_byte: float) -> float:
@@ -97,9 +97,9 @@ def rows(runs: Iterable[Recorded], alpha_ns: float, beta_ns_per_byte: float) -> 
     found = []
     for run in runs:
         times_ns = [call.ns for call in run.calls]
+        attributed_ns = median(times_ns), min(times_ns), max(times_ns)
         predicted_ns = predict(run, alpha_ns, beta_ns_per_byte)
-        ends_ns = median(times_ns), min(times_ns), max(times_ns)
-        found.append(Row(run.title, run.median.wires[0].bytes, predicted_ns, *ends_ns))
+        found.append(Row(run.title, run.median.wires[0].bytes, predicted_ns, *attributed_ns))
     return found
 
 
@@ -156,15 +156,7 @@ class Predicted:
 
     point: Measured
     others: int
-    low_ns: float | None
-    high_ns: float | None
-
-    @property
-    def holds(self) -> bool | None:
-        """True if the measured time lies in the interval; None without an interval."""
-        if self.low_ns is None or self.high_ns is None:
-            return None
-        return self.low_ns <= self.point.measured_ns <= self.high_ns
+    interval_ns: tuple[float, float] | None
 
 
 def leave_one_out(points: Sequence[Measured]) -> list[Predicted]:
@@ -182,11 +174,10 @@ def leave_one_out(points: Sequence[Measured]) -> list[Predicted]:
     found = []
     for point in points:
         others = [math.log(one.measured_ns / one.predicted_ns) for one in points if one.model != point.model]
-        count = len(others)
-        low_ns = high_ns = None
+        count, interval_ns = len(others), None
         if count > 1:
-            quantile = student_quantile((1 + CONFIDENCE) / 2, count - 1)
-            half = quantile * stdev(others) * math.sqrt(1 + 1 / count)
-            low_ns, high_ns = (point.predicted_ns * math.exp(fmean(others) + end) for end in (-half, half))
-        found.append(Predicted(point, count, low_ns, high_ns))
+            half = student_quantile((1 + CONFIDENCE) / 2, count - 1) * stdev(others) * math.sqrt(1 + 1 / count)
+            middle = math.log(point.predicted_ns) + fmean(others)
+            interval_ns = math.exp(middle - half), math.exp(middle + half)
+        found.append(Predicted(point, count, interval_ns))
     return found

@@ -88,16 +88,12 @@ def exchanges(bundle_path: Path) -> Recorded:
     if isinstance(chosen, OwnJob):
         raise UsageError(f"Run {run.run_id} is your own job: dlobd knows neither its exchange nor its channel.", REMEDY)
     by_rank = {one.rank: wires for one in trainers(Evidence(bundle_path).processes) if (wires := _wires(one))}
-    if not by_rank:
-        why = f"exchange {chosen.exchange}, {chosen.workers} ranks"
-        raise UsageError(f"Run {run.run_id} has no exchange between ranks outside of the compiled step: {why}.", REMEDY)
-    if by_rank.keys() != {*range(chosen.workers)}:
-        known = ", ".join(f"rank {rank}" for rank in sorted(by_rank, key=str))
-        raise UsageError(f"Run {run.run_id} has exchanges of {known} only, of {chosen.workers} ranks.", REMEDY)
-    numbers = set.intersection(*({*wires} for wires in by_rank.values()))
-    calls = [Call(number, tuple(by_rank[rank][number] for rank in range(chosen.workers))) for number in sorted(numbers)]
-    if not calls:
-        raise UsageError(f"Run {run.run_id} has no exchange that all ranks recorded.", REMEDY)
+    ranks = range(chosen.workers)
+    numbers = set.intersection(*({*by_rank.get(rank, ())} for rank in ranks))
+    if not numbers:
+        what = f"Run {run.run_id} has no exchange outside of the compiled step that all ranks recorded"
+        raise UsageError(f"{what}: exchange {chosen.exchange}, {len(by_rank)} of {len(ranks)} ranks.", REMEDY)
+    calls = (Call(number, tuple(by_rank[rank][number] for rank in ranks)) for number in sorted(numbers))
     return Recorded(
         run.run_id,
         chosen.exchange,

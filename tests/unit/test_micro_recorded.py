@@ -93,10 +93,9 @@ FIRST, SECOND = [wire(0, 0, 9, [])], [wire(1, 1, 9, [])]
 @pytest.mark.parametrize(
     ("lines", "exchange", "why"),
     [
-        (NONE, "tf-ring", "no exchange between ranks outside of the compiled step: exchange tf-ring, 2 ranks"),
-        (NONE, "ring", "no exchange between ranks"),
-        ((FIRST, []), "ring", "exchanges of rank 0 only, of 2 ranks"),
-        ((FIRST, SECOND), "ring", "no exchange that all ranks recorded"),
+        (NONE, "tf-ring", "that all ranks recorded: exchange tf-ring, 0 of 2 ranks"),
+        ((FIRST, []), "ring", "exchange ring, 1 of 2 ranks"),
+        ((FIRST, SECOND), "ring", "exchange ring, 2 of 2 ranks"),
     ],
 )
 def test_a_run_without_exchanges_is_an_error_of_one_line(lines: Any, exchange: str, why: str, tmp_path: Path) -> None:
