@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,12 +11,16 @@ import typer
 
 from dlobd.cli.options import RUNS, Archive, HadoopConf, Json, Out
 from dlobd.cli.output import Force
-from dlobd.errors import Interrupted, RunFailed, RunInvalid
+from dlobd.cli.series import find_run
+from dlobd.errors import Interrupted, RunFailed, RunInvalid, UsageError
 
 if TYPE_CHECKING:
+    from dlobd.micro.recorded import Recorded
     from dlobd.micro.results import Results
+    from dlobd.report.tables import Table
 
 HERE, SERVE = "here", "serve"
+REPLAY, PREDICT = "replay", "predict"
 TYPES = (".json", ".html")
 
 
@@ -24,7 +30,7 @@ def micro(
         typer.Argument(
             metavar="[BENCHMARK]...",
             help="latency, bandwidth, bidirectional, rate, ps, exchange, put, get, replay; default: latency bandwidth "
-            "rate. `serve` starts an agent for --on HOST.",
+            "rate. `serve` starts an agent for --on HOST; `predict` predicts the exchange of --run from --from.",
         ),
     ] = None,
     channel: Annotated[
@@ -83,6 +89,12 @@ def micro(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer sizes and two launches: the default table in 60 s.")
     ] = False,
+    run: Annotated[
+        str, typer.Option("--run", metavar="RUN", help="replay, predict: bundle path, run ID, or latest.")
+    ] = "",
+    latencies: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="predict: results of `dlobd micro latency -o FILE`.")
+    ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Compare every channel with the first.")] = False,
     listen: Annotated[
         str, typer.Option("--listen", metavar="DEVICE", help="serve: interface, address or network; default: loopback.")
@@ -107,11 +119,14 @@ def micro(
     from dlobd.cli.output import checked
     from dlobd.cli.run import external_cluster
     from dlobd.micro import agent, places
-    from dlobd.micro.request import DEFAULT, Request
+    from dlobd.micro.request import DEFAULT, QUICK_SECONDS, SECONDS, Request
     from dlobd.run.progress import Progress
 
     if benchmarks == [SERVE]:
         agent.listen(listen, places.secret(), lambda address: print(f"listening: {address}", flush=True))
+    recorded = _recorded(benchmarks or (), run, latencies, out, payload)
+    if recorded and latencies:
+        return _predict(recorded, latencies, output, as_json)
     if output is not None:
         output = checked(output, output, TYPES, force)
     request = Request(
@@ -137,15 +152,54 @@ def micro(
         model,
         quick,
     )
+    above = []
+    if recorded:
+        from dlobd.micro.recorded import histogram, replay_points
+
+        points = replay_points(recorded, time_s or (QUICK_SECONDS if quick else SECONDS), warm_up)
+        request, above = replace(request, replay=points), [histogram(recorded)]
     with Progress() as progress:
         if on == places.YARN:
             results = places.measure_on_yarn(request, out, external_cluster(hadoop_conf, archive), progress)
         else:
             results = places.measure(request, on, link, progress)
-    return _print(results, output, as_json, compare)
+    return _print(results, output, as_json, compare, above)
 
 
-def _print(results: Results, output: Path | None, as_json: bool, compare: bool) -> int:
+def _recorded(benchmarks: Sequence[str], run: str, latencies: Path | None, out: Path, payload: str) -> Recorded | None:
+    """Return the exchanges of the run to replay or to predict, if any. Raises UsageError for options that contradict
+    the benchmarks."""
+    name = next((one for one in benchmarks if one in (REPLAY, PREDICT)), "")
+    predicts = name == PREDICT or latencies is not None
+    usage = f"dlobd micro {f'{PREDICT} --from FILE' if predicts else REPLAY} --run latest"
+    if PREDICT in benchmarks and len(benchmarks) > 1:
+        raise UsageError("predict measures nothing, and has no other benchmark beside it.", usage)
+    if (latencies is not None) != (name == PREDICT):
+        raise UsageError("The benchmark predict needs --from, and no other benchmark has it.", usage)
+    if bool(run) != bool(name) and not (name == REPLAY and payload):
+        raise UsageError("The benchmarks replay and predict need --run, and no other benchmark has it.", usage)
+    if not run:
+        return None
+    from dlobd.micro.recorded import exchanges
+
+    return exchanges(find_run(run, out).path)
+
+
+def _predict(recorded: Recorded, latencies: Path, output: Path | None, as_json: bool) -> int:
+    from rich.console import Console
+
+    from dlobd.micro import prediction, results
+    from dlobd.report.terminal.render import show
+
+    if output is not None or as_json:
+        raise UsageError("predict prints a table: it has no -o and no --json.", "leave out -o and --json")
+    route, fit = prediction.fitted(results.read(latencies), recorded)
+    found = prediction.rows([recorded], fit.alpha.value, fit.beta.value)
+    show(prediction.table(found, route, fit), Console(highlight=False))
+    return 0
+
+
+def _print(results: Results, output: Path | None, as_json: bool, compare: bool, above: Sequence[Table] = ()) -> int:
     import sys
 
     from rich.console import Console
@@ -159,7 +213,7 @@ def _print(results: Results, output: Path | None, as_json: bool, compare: bool) 
         sys.stdout.write(results.text())
     else:
         console = Console(highlight=False)
-        for one in table.tables(results):
+        for one in (*above, *table.tables(results)):
             show(one, console)
         routes = results.routes()
         for other in routes[1:] if compare else ():

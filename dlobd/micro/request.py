@@ -125,6 +125,8 @@ class Request:
     def words(self) -> list[str]:
         """Return the words of `dlobd micro` for this request, for a job on a cluster."""
         words, plain = [*self.benchmarks], Request()
+        for point in self.replay:
+            words += [OPTIONS["scheme"], ",".join(map(str, point.payload.sizes))]
         for name, option in OPTIONS.items():
             value = getattr(self, name)
             if value == getattr(plain, name):
@@ -193,7 +195,7 @@ class Request:
             if BENCHMARKS[name].one_sided and not one_sided:
                 continue
             if name == "replay":
-                yield from self.replay
+                yield from self.replay or [self._point(name, self._payload())]
                 continue
             for payload in [self._payload()] if self.scheme else self._single(name):
                 yield self._point(name, payload)
