@@ -156,7 +156,7 @@ class Request:
         left_out: list[str] = []
         between = [name for name in self.benchmarks if name not in ("ps", "exchange")]
         for channel in self.channels or tuple(default_channels):
-            for library in self._libraries(channel, left_out):
+            for library in self._libraries(channel, left_out) if {*self.benchmarks} - {"exchange"} else ():
                 points = tuple(self._points_between(between, library))
                 route = Route(channel, library)
                 if points:

@@ -17,11 +17,14 @@ from typing import Any
 
 import pytest
 
+from bench import micro as bench_micro
+from bench import perftest
 from dlobd.axes import LIBRARIES
+from dlobd.errors import SetupError
 from dlobd.micro import agent, estimates, results
 from dlobd.micro.hosts import HERE
 from dlobd.micro.launch import Plan, launch, local_sites
-from dlobd.micro.payload import payload
+from dlobd.micro.payload import payload, size_bytes
 from dlobd.micro.plan import BENCHMARKS, Point, Route
 from dlobd.micro.ranks import MPI_ALLREDUCE
 from dlobd.micro.results import Launch
@@ -235,8 +238,6 @@ def test_agents_measure_for_a_coordinator() -> None:
 
 
 def test_an_agent_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dlobd.errors import SetupError
-
     hello = {"host": "there", "address": "127.0.0.1", "version": "0.0.1"}
     monkeypatch.setattr(agent.Wire, "recv", lambda self, within_s: hello)
     closed: list[bool] = []
@@ -317,3 +318,33 @@ def test_every_benchmark_is_in_the_help() -> None:
     shown = dlobd("--help").stdout
     assert all(name in shown for name in BENCHMARKS)
     assert json.loads(json.dumps(results.schema()))["type"] == "object"
+
+
+# ---- make micro
+
+
+def test_the_parts_cover_all_benchmarks_but_replay() -> None:
+    """The sizes of the references are sizes of the parts that have them."""
+    plans = {name: part.plans() for name, part in bench_micro.PARTS.items()}
+    points = {name: {point for plan in made for point in plan.points} for name, made in plans.items()}
+    assert {one.benchmark for every in points.values() for one in every} == {*BENCHMARKS} - {"replay"}
+    for name, part in bench_micro.PARTS.items():
+        if part.transport:
+            sizes = {(one.benchmark, one.payload.bytes) for one in points[name]}
+            assert {("latency", size_bytes(size)) for size in bench_micro.LATENCIES.split(",")} <= sizes
+            assert {("bandwidth", size_bytes(size)) for size in bench_micro.BANDWIDTHS.split(",")} <= sizes
+
+
+def test_the_program_of_ucx_is_read_by_its_header(tmp_path: Path) -> None:
+    program = tmp_path / "ucx_perftest"
+    program.write_text(
+        "#!/bin/sh\n"
+        "echo 'iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr'\n"
+        "echo '20,1.0,2.0,3.5,4.0,2.0,6,7'\n"
+    )
+    program.chmod(0o755)
+    assert perftest.figure(program, "shm", [HERE] * 2, "", "latency", 8, 20) == pytest.approx(3.5)
+    assert perftest.figure(program, "shm", [HERE] * 2, "", "bandwidth", 8, 20) == pytest.approx(2 * 1.048576)
+    program.write_text("#!/bin/sh\necho no such test >&2\nexit 1\n")
+    with pytest.raises(SetupError, match="ucx_perftest failed: no such test"):
+        perftest.figure(program, "shm", [HERE] * 2, "", "latency", 8, 20)
