@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,7 @@ from dlobd.errors import Interrupted, RunFailed, RunInvalid, UsageError
 
 if TYPE_CHECKING:
     from dlobd.micro.recorded import Recorded
+    from dlobd.micro.request import Request
     from dlobd.micro.results import Results
     from dlobd.report.tables import Table
 
@@ -25,6 +26,7 @@ TYPES = (".json", ".html")
 
 
 def micro(
+    context: typer.Context,
     benchmarks: Annotated[
         list[str] | None,
         typer.Argument(
@@ -33,15 +35,15 @@ def micro(
             "rate. `serve` starts an agent for --on HOST; `predict` predicts the exchange of --run from --from.",
         ),
     ] = None,
-    channel: Annotated[
+    channels: Annotated[
         list[str] | None,
         typer.Option("--channel", metavar="CHANNEL", help="tcp@eth0, ipoib@ib0, rdma@mlx5_0:1, shm; repeatable."),
     ] = None,
-    library: Annotated[
+    libraries: Annotated[
         list[str] | None,
         typer.Option("--library", metavar="LIBRARY", help="sockets, grpc, ucx, or bare; repeatable. Default: all."),
     ] = None,
-    exchange: Annotated[
+    exchanges: Annotated[
         list[str] | None,
         typer.Option("--exchange", metavar="EXCHANGE", help="Exchange, or MPI_Allreduce; repeatable."),
     ] = None,
@@ -57,7 +59,7 @@ def micro(
     sizes: Annotated[
         str, typer.Option("--sizes", metavar="SIZES", help="Sizes of messages, as in 8,64K,1M; or deepbench.")
     ] = "",
-    payload: Annotated[
+    scheme: Annotated[
         str,
         typer.Option("--payload", metavar="SCHEME", help="uniform, random, skew, or sizes of buffers, as in 10,1M."),
     ] = "",
@@ -67,10 +69,10 @@ def micro(
     ] = "small,medium,large",
     prefer: Annotated[str, typer.Option("--prefer", metavar="CLASS", help="Preferred class of scheme skew.")] = "large",
     serialized: Annotated[bool, typer.Option("--serialized", help="Messages are protobuf messages.")] = False,
-    time_s: Annotated[
+    seconds: Annotated[
         float, typer.Option("--time", min=0, metavar="S", help="Recorded time of a point; 0: 0.5 s.")
     ] = 0,
-    warm_up: Annotated[float, typer.Option("--warm-up", min=0, metavar="S", help="Time before it.")] = 0.1,
+    warm_up_s: Annotated[float, typer.Option("--warm-up", min=0, metavar="S", help="Time before it.")] = 0.1,
     launches: Annotated[
         int, typer.Option("--launches", min=0, max=1000, help="Launches of all processes; 0: 6, with --quick 2.")
     ] = 0,
@@ -119,51 +121,53 @@ def micro(
     from dlobd.cli.output import checked
     from dlobd.cli.run import external_cluster
     from dlobd.micro import agent, places
-    from dlobd.micro.request import DEFAULT, QUICK_SECONDS, SECONDS, Request
+    from dlobd.micro.request import QUICK_SECONDS, SECONDS, Request
     from dlobd.run.progress import Progress
 
     if benchmarks == [SERVE]:
         agent.listen(listen, places.secret(), lambda address: print(f"listening: {address}", flush=True))
-    recorded = _recorded(benchmarks or (), run, latencies, out, payload)
+    recorded = _recorded(benchmarks or (), run, latencies, out, scheme)
     if recorded and latencies:
         return _predict(recorded, latencies, output, as_json)
     if output is not None:
         output = checked(output, output, TYPES, force)
-    request = Request(
-        tuple(benchmarks or DEFAULT),
-        tuple(channel or ()),
-        tuple(library or ()),
-        tuple(exchange or ()),
-        sizes,
-        payload,
-        buffers,
-        tuple(classes.split(",")),
-        prefer,
-        seed,
-        serialized,
-        time_s,
-        warm_up,
-        launches,
-        window,
-        rate,
-        servers,
-        workers,
-        ranks,
-        model,
-        quick,
-    )
+    names = {field.name for field in fields(Request)}
+    given: dict[str, Any] = {name: value for name, value in context.params.items() if name in names and value != ()}
+    request = Request(**given)
     above = []
     if recorded:
         from dlobd.micro.recorded import histogram, replay_points
 
-        points = replay_points(recorded, time_s or (QUICK_SECONDS if quick else SECONDS), warm_up)
+        points = replay_points(recorded, seconds or (QUICK_SECONDS if quick else SECONDS), warm_up_s)
         request, above = replace(request, replay=points), [histogram(recorded)]
     with Progress() as progress:
         if on == places.YARN:
-            results = places.measure_on_yarn(request, out, external_cluster(hadoop_conf, archive), progress)
+            results = places.measure_on_yarn(
+                request, _words(context, request), out, external_cluster(hadoop_conf, archive), progress
+            )
         else:
             results = places.measure(request, on, link, progress)
     return _print(results, output, as_json, compare, above)
+
+
+def _words(context: typer.Context, request: Request) -> list[str]:
+    """Return the words of the request, for a job on a cluster; the exchange of a run as the sizes of its messages."""
+    words = [*request.benchmarks]
+    words += [word for point in request.replay for word in ("--payload", ",".join(map(str, point.payload.sizes)))]
+    for param in context.command.params:
+        name, option = param.name or "", param.opts[0]
+        source = context.get_parameter_source(name)
+        if option.startswith("--") and hasattr(request, name) and source and source.name == "COMMANDLINE":
+            value = context.params[name]
+            if value is True:
+                words.append(option)
+            else:
+                words += [
+                    word
+                    for each in (value if isinstance(value, list | tuple) else [value])
+                    for word in (option, str(each))
+                ]
+    return words
 
 
 def _recorded(benchmarks: Sequence[str], run: str, latencies: Path | None, out: Path, payload: str) -> Recorded | None:

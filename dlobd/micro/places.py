@@ -58,13 +58,15 @@ def measure(request: Request, on: str, link: str, progress: Progress) -> Results
     return replace(found, notes=(*found.notes, INTERRUPTED)) if stopped.is_set() else found
 
 
-def measure_on_yarn(request: Request, out: Path, cluster: ExternalCluster | None, progress: Progress) -> Results:
-    """Measure in a job on a YARN cluster, and read the results from its output.
+def measure_on_yarn(
+    request: Request, words: Sequence[str], out: Path, cluster: ExternalCluster | None, progress: Progress
+) -> Results:
+    """Measure in a job on a YARN cluster, and read the results from its output. `words`: those of the command.
 
     Raises RunFailed: the job printed no results; and the errors of a run.
     """
     script = str(shipped("jobs") / "micro.py")
-    job = own_job.from_script(script, [*request.words(), "--json"], [f"workers={request.processes}"])
+    job = own_job.from_script(script, [*words, "--json"], [f"workers={request.processes}"])
     bundle = store.Bundle(runner.run(job, out, progress, cluster))
     output = bundle.output(job.deploy_mode)
     lines = output.read_text().splitlines() if output else []

@@ -41,30 +41,6 @@ LAUNCHES, QUICK_LAUNCHES = 6, 2
 SECONDS, QUICK_SECONDS = 0.5, 0.1
 WARM_UP_S = 0.1
 
-OPTIONS = {
-    "channels": "--channel",
-    "libraries": "--library",
-    "exchanges": "--exchange",
-    "sizes": "--sizes",
-    "scheme": "--payload",
-    "buffers": "--buffers",
-    "classes": "--classes",
-    "prefer": "--prefer",
-    "seed": "--seed",
-    "serialized": "--serialized",
-    "seconds": "--time",
-    "warm_up_s": "--warm-up",
-    "launches": "--launches",
-    "window": "--window",
-    "rate": "--rate",
-    "servers": "--servers",
-    "workers": "--workers",
-    "ranks": "--ranks",
-    "model": "--model",
-    "quick": "--quick",
-}
-"""Options of `dlobd micro` by field of a request."""
-
 MODEL_INPUTS = {"mnist": (28, 28, 1), "cifar10": (32, 32, 3)}
 CLASSES_OF_DATA = 10
 
@@ -81,14 +57,14 @@ class Request:
         model: model whose gradients are exchanged, instead of one array.
     """
 
-    benchmarks: tuple[str, ...] = DEFAULT
-    channels: tuple[str, ...] = ()
-    libraries: tuple[str, ...] = ()
-    exchanges: tuple[str, ...] = ()
+    benchmarks: Sequence[str] = DEFAULT
+    channels: Sequence[str] = ()
+    libraries: Sequence[str] = ()
+    exchanges: Sequence[str] = ()
     sizes: str = ""
     scheme: str = ""
     buffers: int = BUFFERS
-    classes: tuple[str, ...] = tuple(CLASSES)
+    classes: str = ",".join(CLASSES)
     prefer: str = "large"
     seed: int = 0
     serialized: bool = False
@@ -121,23 +97,6 @@ class Request:
                 raise UsageError(f"--channel: {error}.", "dlobd list channels") from error
             if transport not in TRANSPORTS:
                 raise UsageError(unknown("channel", transport, TRANSPORTS), "dlobd list channels")
-
-    def words(self) -> list[str]:
-        """Return the words of `dlobd micro` for this request, for a job on a cluster."""
-        words, plain = [*self.benchmarks], Request()
-        for point in self.replay:
-            words += [OPTIONS["scheme"], ",".join(map(str, point.payload.sizes))]
-        for name, option in OPTIONS.items():
-            value = getattr(self, name)
-            if value == getattr(plain, name):
-                continue
-            if name == "classes":
-                words += [option, ",".join(value)]
-            elif isinstance(value, tuple):
-                words += [word for each in value for word in (option, each)]
-            else:
-                words += [option] if value is True else [option, str(value)]
-        return words
 
     @property
     def repeats(self) -> int:
@@ -207,7 +166,7 @@ class Request:
 
     def _payload(self) -> Payload:
         scheme = self.scheme or "uniform"
-        return payloads.payload(scheme, self.buffers, self.classes, self.prefer, self.seed, self.serialized)
+        return payloads.payload(scheme, self.buffers, self.classes.split(","), self.prefer, self.seed, self.serialized)
 
     def _single(self, name: str) -> Iterator[Payload]:
         text = self.sizes or (QUICK_SIZES if self.quick else SIZES)[name]

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import random
 import statistics
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from dlobd import cli
 from dlobd.errors import BundleError, UsageError
 from dlobd.fields import json_schema
-from dlobd.micro import estimates, results, samples, table
+from dlobd.micro import estimates, places, results, samples, table
 from dlobd.micro.messages import Content, Message, serialized_bytes
 from dlobd.micro.payload import KIB, MIB, Payload, name_of, payload, size_bytes
 from dlobd.micro.plan import Point, Route
-from dlobd.micro.request import Request
+from dlobd.micro.request import DEFAULT, Request
 from dlobd.micro.results import Figures, Launch, PointResult, Results
 
 SOCKETS, BARE = Route("tcp", "sockets"), Route("tcp", "bare")
@@ -312,3 +315,33 @@ def test_a_library_that_does_not_carry_the_channel_is_refused() -> None:
     assert (plan.route.channel, len(left_out)) == ("tcp", 1)
     with pytest.raises(UsageError, match="Nothing can be measured"):
         Request(("put",), libraries=("sockets",)).plans(["tcp"])
+
+
+def test_a_job_on_yarn_gets_the_words_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+
+    def measured(request: Request, words: Sequence[str], *_: object) -> Results:
+        given.extend([request, list(words)])
+        return results.empty("", "yarn", 2)
+
+    monkeypatch.setattr(places, "measure_on_yarn", measured)
+    words = [
+        "latency",
+        "ps",
+        "--channel",
+        "tcp@eth0",
+        "--channel",
+        "shm",
+        "--serialized",
+        "--time",
+        "0.25",
+        "--seed",
+        "0",
+    ]
+    assert cli.main(["micro", *words, "--on", "yarn", "--json"]) == 0
+    request, passed = given
+    assert passed == words
+    assert (request.channels, request.seconds, request.serialized) == (["tcp@eth0", "shm"], 0.25, True)
+    assert cli.main(["micro", "--on", "yarn", "--warm-up", "0"]) == 0
+    assert (given[2].benchmarks, given[2].warm_up_s) == (DEFAULT, 0)
+    assert given[3] == [*DEFAULT, "--warm-up", "0.0"]
