@@ -1,7 +1,5 @@
 """Arrays of integers, and numbers for values that repeat. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar, overload
 

@@ -1,7 +1,5 @@
 """Memory that is available to this process. Standard library only."""
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Iterator
 from pathlib import Path

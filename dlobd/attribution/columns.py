@@ -1,7 +1,5 @@
 """Columns of a trace for its attribution: arrays with one row per span, in the order of the trace. Pure."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dlobd.attribution.trace import NOT_RELEASED, Spans

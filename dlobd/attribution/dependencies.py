@@ -4,8 +4,6 @@ A position of a lane is on the axis of `Lanes`. An entry into a collective has t
 the order of collectives and start times.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -9,8 +9,6 @@ file.
 over its spans, `arrange`.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

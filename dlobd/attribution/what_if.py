@@ -17,8 +17,6 @@ and the entries into collectives. The length of an edge is the removed time, and
 dependency was not the last.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterator
 from functools import cached_property

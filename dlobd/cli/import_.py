@@ -1,7 +1,5 @@
 """`dlobd import`: computes the record of a run from the evidence in its bundle."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -3,8 +3,6 @@
 Blocks leave the queue in the order of the puts, so running sums of bytes (items in a user's script) match them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

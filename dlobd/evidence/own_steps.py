@@ -8,8 +8,6 @@ step: the function with the most calls counts. Functions of other parts of the s
 training. A function that the script creates again is the same function.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Reads the span files of `dlobd.tracing` into processes with spans and instants. A file may be truncated."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields

@@ -1,7 +1,5 @@
 """Assigns the tasks of an executor to its task slots. In a slot, one task follows the other. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import numpy as np

@@ -3,8 +3,6 @@
 `dlobd.bundle.reading` checks all other lines.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field

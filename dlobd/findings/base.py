@@ -1,7 +1,5 @@
 """Types of rules: a rule reads the context of a run, and returns a candidate finding or None."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

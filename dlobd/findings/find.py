@@ -3,8 +3,6 @@
 The rules here depend on more than the kind of a span: stragglers, short steps, a cold start, a busy machine.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction

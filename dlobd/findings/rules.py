@@ -6,8 +6,6 @@ from the trace, except for the time of each span that no setting removes.
 `find.py` has the order, the smallest reported saving and the noise test.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import PurePosixPath

@@ -9,8 +9,6 @@ process's other threads is not part of the wall time.
 Delay by other processes: the run's waiting time, times the fraction of the machine's CPU time that they used meanwhile.
 """
 
-from __future__ import annotations
-
 from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Iterator

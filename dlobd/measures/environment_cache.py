@@ -5,8 +5,6 @@ TensorFlow's libraries less than half. The result is the fraction of these bytes
 job.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from dlobd.evidence.facts import BeforeAndAfter, Resident

@@ -5,8 +5,6 @@ leaves initialisation out (https://github.com/mlcommons/training_policies/blob/m
 when the evaluation that reached the target has ended; earlier evaluations are included.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Computes each rank's gradient exchange time, and its overlap with computing. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import astuple
 
 import numpy as np

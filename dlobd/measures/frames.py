@@ -4,8 +4,6 @@ Times are int64 nanoseconds. `start_ns` and `end_ns` count from the start of the
 runs are comparable.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict

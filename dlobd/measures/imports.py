@@ -1,7 +1,5 @@
 """Lists the Python packages that each process imported, with importer and time. Pure."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 from dlobd import spans as kinds

@@ -3,8 +3,6 @@
 The sampler reads all processes of the run on dlobd's machine; each Python process reads its own counters, on any host.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """Sums the time of task attempts whose results Spark did not use. Pure."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 from dlobd.evidence.evidence import Evidence

@@ -1,7 +1,5 @@
 """Computes steps, input waits and epochs of the main functions of a user's script. Pure."""
 
-from __future__ import annotations
-
 from dlobd import spans as kinds
 from dlobd.columns import NONE
 from dlobd.evidence import own_steps

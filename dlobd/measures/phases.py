@@ -1,7 +1,5 @@
 """Splits the wall time into start-up, training or Spark jobs, and teardown. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

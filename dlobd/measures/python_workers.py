@@ -1,7 +1,5 @@
 """Sums the parts of tasks inside Python workers, by stage and kind of evaluation. Pure."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 from dlobd import spans as kinds

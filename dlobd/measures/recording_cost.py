@@ -4,8 +4,6 @@ Lines, bytes and flush times are counted. The time of spans on the critical path
 estimated: their number times the cost of a span on the client's machine before the window (evidence/span_cost.json).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import numpy as np

@@ -5,8 +5,6 @@ layer are its segments of the attributed wall time, so that layers sum to the ma
 of other lanes is included: a figure is the load of the machine during the wall time of the layer.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

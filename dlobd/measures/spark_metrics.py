@@ -6,8 +6,6 @@ over stages. `elapsedTime` is from tasks, as in sparkMeasure's task metrics. Fai
 in Spark's own sums of a stage. Times of parallel tasks add up: they may exceed the wall time.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import median

@@ -1,7 +1,5 @@
 """Computes quantiles of many values, such as the durations of a run's steps."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -11,8 +11,6 @@ step, so that it includes the wait for input and the loop itself. Both omit the 
 between two steps. The chief's spans suffice: a step is a collective of all ranks, and ends when the last rank joins.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 

@@ -1,7 +1,5 @@
 """Finds the transport of each plane of a run, by the rules of `dlobd.network.verdict`. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

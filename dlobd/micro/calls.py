@@ -4,8 +4,6 @@ A call is a message and an answer of ANSWER_BYTES. All workers start a batch tog
 batch has the load of all workers. A server keeps the messages of a batch, and verifies them after its last answer.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait

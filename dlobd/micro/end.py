@@ -10,8 +10,6 @@
 Arrays, secrets and addresses are data: nothing is unpickled.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -3,8 +3,6 @@
 The links carry no other traffic.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 If a process fails, or the launch takes too long, all processes are killed, and the completed points are kept.
 """
 
-from __future__ import annotations
-
 import secrets
 import threading
 import time

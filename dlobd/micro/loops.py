@@ -14,8 +14,6 @@ An open loop measures a call from its intended start: a stall delays all calls t
 omits them (coordinated omission).
 """
 
-from __future__ import annotations
-
 import random
 import struct
 import threading

@@ -4,8 +4,6 @@ All messages of a point have the same length, which both ends know. The content 
 number of the message, so that a message that arrives twice or not at all is found.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any

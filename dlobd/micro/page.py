@@ -1,7 +1,5 @@
 """Page of results: pictures and tables as one HTML file that needs no network."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Places of the processes: this machine, network namespaces, agents, tasks of Spark, or a job on a YARN cluster."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator, Sequence

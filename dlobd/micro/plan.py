@@ -1,7 +1,5 @@
 """Plans of launches: benchmarks, routes and points. A plan goes to each process as one line of JSON."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -8,8 +8,6 @@ for the one before. Each end has a link of its own: the busiest is that of the r
 sends or receives most. The residual is the rest: summation, Python, messages of 256 KiB, shared links and cores.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Processes of a launch on this machine, each on a host: this machine's own network, or a network namespace."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

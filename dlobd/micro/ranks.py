@@ -8,8 +8,6 @@ rows of the registry `exchanges`. Elements are small integers in float32, so tha
 sums; each result is verified after its call.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -4,8 +4,6 @@ A transfer is what one end sends to another end for one fusion buffer: the span 
 messages. Ring and halving-doubling send it as several messages, in several rounds.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A user's request: benchmarks, channels, libraries, payloads and limits. Builds the plans of the launches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Results of micro-benchmarks: raw times of all launches, as JSON with a schema."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

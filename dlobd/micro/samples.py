@@ -1,7 +1,5 @@
 """Samples of one launch: end of the warm-up, mean and percentiles. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Barrier mode starts all tasks at once, or none. Nothing is installed on the nodes beyond what Spark's Python needs.
 """
 
-from __future__ import annotations
-
 import secrets
 import socket
 import threading

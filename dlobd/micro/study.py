@@ -3,8 +3,6 @@
 Each round starts every route once. The order of the routes rotates from round to round.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Tables of results: one row per route and point, with intervals over launches, and notes on what they cannot show."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from dlobd.micro.estimates import Comparison, Estimate, Row, fit, rows

@@ -3,8 +3,6 @@
 System calls need the kernel's tracepoint raw_syscalls:sys_enter, and are unknown without permission to use it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

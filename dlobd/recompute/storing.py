@@ -1,7 +1,5 @@
 """Stores the record of a run whose job has ended. Needs no cluster."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Shape of a declared class for msgspec, which checks a large record in milliseconds."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from functools import cache

@@ -3,8 +3,6 @@
 Each event has its source and resolution; an event without a source is omitted, never guessed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from dlobd import spans as kinds

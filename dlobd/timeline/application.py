@@ -1,7 +1,5 @@
 """Builds the lane of the YARN application: from the submit RPC to the end of the application."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

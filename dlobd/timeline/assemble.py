@@ -7,8 +7,6 @@ A task slot beside the first of an executor has its own lane: executor-1/slot-2.
 Each arrow is a wait of the left lane for the right lane; each lane has a module.
 """
 
-from __future__ import annotations
-
 import gc
 from bisect import bisect_right
 from collections import defaultdict

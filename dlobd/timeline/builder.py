@@ -1,7 +1,5 @@
 """Builds lanes: spans that logs describe, with IDs, and recorded spans."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

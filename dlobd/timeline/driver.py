@@ -4,8 +4,6 @@ In client mode it begins with spark-submit's JVM, the parent of the Python proce
 lane of its own that waits for the application, and the driver runs in the ApplicationMaster's container.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import urlsplit
 

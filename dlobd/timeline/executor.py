@@ -1,7 +1,5 @@
 """Builds the lane of one executor: start of its container, JVM, tasks, and spans of its Python workers."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ localisation by a NodeManager: the sum of the DataNodes' durations, which contai
 bound: the number of bytes divided by the rate of the fastest transfer of the run.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ A phase is one call or block of Spark's source in one thread, with a log stateme
 Comments name the calls, as of Spark 4.3. Time between two phases stays `between marks`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

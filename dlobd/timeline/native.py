@@ -3,8 +3,6 @@
 client -> driver (the parent) -> rank-0 .. rank-(n-1)
 """
 
-from __future__ import annotations
-
 from dlobd import spans as kinds
 from dlobd.attribution.trace import Spans, Trace
 from dlobd.evidence.evidence import Evidence

@@ -5,8 +5,6 @@ reads, last the writes; the rest between them is the user's function. So the tim
 inside a slice, its place is not known. A slice with other spans, such as the user's own, is not divided.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 

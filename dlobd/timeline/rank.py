@@ -4,8 +4,6 @@ The lane of a rank has its preparation by its executor, and its trainer from sta
 per worker, because it serves workers in parallel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Finds the trainers of a run: one rank per trainer, which is a process or a part of a Python worker."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

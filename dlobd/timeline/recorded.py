@@ -2,8 +2,6 @@
 
 Only waits for a role, such as the last trainer, are resolved one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Finds the task attempts on the critical path of Spark's jobs, and the lost attempts. Pure."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 torchrun starts -> import torch -> rendezvous -> start ranks -> sleeps that wait for a rank -> exit barrier
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

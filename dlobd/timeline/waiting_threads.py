@@ -1,8 +1,6 @@
 """Finds the JVM call of the driver's Python that waits for each Spark job: the call of the thread that logs its end. If
 that is a thread of a pool, as in SQL, it is the shortest call around all jobs of the SQL execution. Pure."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict

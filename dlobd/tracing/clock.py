@@ -4,8 +4,6 @@ A clock domain is (host, boot, time namespace). Within a domain, Python's `monot
 `System.nanoTime` read the same CLOCK_MONOTONIC and are comparable; log4j writes `System.nanoTime` as `%nano`.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import time

@@ -9,8 +9,6 @@ datagrams are repeated in the next burst. An unreachable server costs its client
 offset stays unknown. `dlobd.tracing.clock_offset` computes intervals from the exchanges.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ The kernel drops a thread's waiting time when the thread ends, so this module ke
 process's CPU clock includes the core time of ended threads.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -5,8 +5,6 @@ disk. Between two steps, other data replaces the core's caches, as in a trainer,
 a loop without other work.
 """
 
-from __future__ import annotations
-
 import statistics
 import tempfile
 import time

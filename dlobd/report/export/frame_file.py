@@ -3,8 +3,6 @@
 In both formats, columns of dicts, such as the attributes of spans, become JSON text.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Iterable

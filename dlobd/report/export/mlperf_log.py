@@ -5,8 +5,6 @@ everything before it is initialisation. The log is not an MLPerf submission, whi
 `RULES` configures MLPerf's compliance checker for these logs. MLPerf is a trademark of MLCommons.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -6,8 +6,6 @@ time, so their order is correct even if the wall clock was set. IDs depend only 
 trace.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -6,8 +6,6 @@ the critical path with span and lane. Counters show the sampled use of the machi
 `json.dump`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

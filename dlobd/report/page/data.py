@@ -3,8 +3,6 @@
 Figures, tables and sentences are those of the terminal reports.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterable, Sequence

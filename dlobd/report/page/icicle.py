@@ -1,7 +1,5 @@
 """Icicle chart of the wall time by layer, span and cause. The axis shows total duration, not chronological time."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 

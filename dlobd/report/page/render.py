@@ -6,8 +6,6 @@ interprets expressions instead of compiling them, so the policy does not allow `
 bars and charts; under this policy a style cannot load a resource.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

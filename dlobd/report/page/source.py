@@ -1,7 +1,5 @@
 """Reading of a bundle for the page: record, trace if the evidence is readable, and missing files."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from dlobd.attribution.attribute import attribute

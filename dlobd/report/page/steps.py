@@ -4,8 +4,6 @@ Time between two steps is input wait, or other work such as a checkpoint. Many s
 with minimum, median and maximum duration; the parts of a bin are exact sums.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

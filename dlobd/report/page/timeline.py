@@ -5,8 +5,6 @@ only the positions of its spans are lost. Each lane is aggregated once, in the f
 are left, consist of these. The page merges further, by pixels.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

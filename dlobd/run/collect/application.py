@@ -1,7 +1,5 @@
 """Requests to YARN about an application: its diagnostics, its end and its memory."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Copies the evidence of an application on the embedded cluster from files on this machine into its bundle."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from dlobd.bundle import files

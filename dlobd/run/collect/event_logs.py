@@ -1,7 +1,5 @@
 """Finds an application's event log where Spark wrote it, and reads it: single or rolling, compressed or not."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator

@@ -8,8 +8,6 @@
 Nothing is read from a local file system. A missing source is reported with the setting that would provide it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import socket

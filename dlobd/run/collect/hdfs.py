@@ -1,7 +1,5 @@
 """Copies a job's evidence from HDFS into its bundle: event log, done-markers, block locations, checksums."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Copies logs of containers, and of executors that Spark's own Workers started, from directories of this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 
