@@ -91,6 +91,9 @@ def micro(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer sizes and two launches: the default table in 60 s.")
     ] = False,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Measure between all pairs of the hosts of --ranks processes.")
+    ] = False,
     run: Annotated[
         str, typer.Option("--run", metavar="RUN", help="replay, predict: bundle path, run ID, or latest.")
     ] = "",

@@ -47,7 +47,7 @@ def measure(request: Request, on: str, link: str, progress: Progress) -> Results
         notes = tuple(filter(None, (remark, *left_out)))
         found = results.empty(machine, on, len(os.sched_getaffinity(0)))
         found = replace(found, notes=notes, memcpy_bytes_per_s=study.memcpy_bytes_per_s())
-        work = [(plan, sites[: _count(plan, request)]) for plan in plans]
+        work = [(plan, ends) for plan in plans for ends in chosen(plan, request, sites)]
         before = signal.signal(signal.SIGINT, lambda *_: stopped.set())
         try:
             found = study.run(found, work, request.repeats, progress, stopped)
@@ -82,11 +82,18 @@ def secret() -> bytes:
     return text.encode()
 
 
-def _count(plan: Plan, request: Request) -> int:
-    """Return the number of processes of a plan."""
+def chosen(plan: Plan, request: Request, sites: Sequence[Site]) -> list[Sequence[Site]]:
+    """Return the sites of the processes of a plan, or of each of its measurements between two hosts."""
     if plan.route.exchange:
-        return request.ranks
-    return request.servers + request.workers if plan.points[0].benchmark == "ps" else 2
+        return [sites[: request.ranks]]
+    if plan.points[0].benchmark == "ps":
+        return [sites[: request.servers + request.workers]]
+    if not request.pairs:
+        return [sites[:2]]
+    hosts = {site.name: site for site in sites}
+    if len(hosts) < 2:
+        raise UsageError(f"--pairs needs several hosts, and all processes are on {sites[0].name}.", "omit --pairs")
+    return [(one, other) for one in hosts.values() for other in hosts.values() if one is not other]
 
 
 @contextmanager

@@ -52,6 +52,7 @@ class Request:
         scheme: payload scheme or list of sizes of one message's buffers, instead of `sizes`.
         seconds: recorded duration of each point.
         rate: calls per second of an open loop; 0 for a closed loop.
+        pairs: True to measure between all pairs of hosts, of at least `ranks` processes.
         model: model whose gradients are exchanged, instead of one array.
     """
 
@@ -76,6 +77,7 @@ class Request:
     ranks: int = 2
     model: str = ""
     quick: bool = False
+    pairs: bool = False
     replay: tuple[Point, ...] = ()
 
     def __post_init__(self) -> None:
@@ -105,7 +107,7 @@ class Request:
     def processes(self) -> int:
         """Number of sites that the plans need."""
         needs = {"ps": self.servers + self.workers, "exchange": self.ranks}
-        return max(needs.get(name, 2) for name in self.benchmarks)
+        return max(self.ranks if self.pairs else 2, *(needs.get(name, 2) for name in self.benchmarks))
 
     def plans(self, default_channels: Sequence[str]) -> tuple[list[Plan], list[str]]:
         """Return the plans, and remarks on libraries that cannot be measured. Raises UsageError: nothing remains."""

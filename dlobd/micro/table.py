@@ -1,8 +1,9 @@
 """Tables of results: one row per route and point, with intervals over launches, and notes on what they cannot show."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from dlobd.micro.estimates import Comparison, Estimate, Row, fit, rows
+from dlobd.micro.estimates import Comparison, Estimate, Row, fit, over_launches, rows, values
 from dlobd.micro.payload import MIB
 from dlobd.micro.plan import BARE, BENCHMARKS, Benchmark, Point, Route
 from dlobd.micro.results import Results
@@ -16,6 +17,8 @@ GRPC_LIMIT_BYTES = 4 * MIB
 
 def tables(results: Results) -> list[Table]:
     """Return one table per benchmark, and the table of fits."""
+    if pairs := _pairs(results):
+        return pairs
     found = rows(results)
     made = [_table(name, [row for row in found if row.point.benchmark == name], results) for name in BENCHMARKS]
     return [table for table in (*made, _fits(results)) if table.rows]
@@ -52,6 +55,52 @@ def _table(name: str, found: Sequence[Row], results: Results) -> Table:
 def unit(benchmark: Benchmark) -> str:
     """Return the unit of a benchmark's figure."""
     return "us one way" if benchmark.name == "latency" else benchmark.metric
+
+
+SLOW = 0.5
+"""Share of the fastest pair. A host is slow if even its fastest pair, as a sender or as a receiver, is below."""
+
+
+def _by_pair(results: Results, row: Row) -> dict[tuple[str, ...], Estimate]:
+    """Return the figure of a row for each pair of hosts."""
+    found = {}
+    for hosts in dict.fromkeys(launch.hosts for launch in results.of(row.route)):
+        own = replace(results, launches=tuple(launch for launch in results.of(row.route) if launch.hosts == hosts))
+        if figure := over_launches(values(own, row.route, row.point)):
+            found[hosts] = figure
+    return found
+
+
+def _speeds(row: Row, figures: Mapping[tuple[str, ...], Estimate]) -> dict[tuple[str, ...], float]:
+    """Return the speed of each pair, relative to the fastest pair."""
+    sign = -1 if row.metric in ("us", "ms") else 1
+    speeds = {hosts: figure.value**sign for hosts, figure in figures.items()}
+    fastest = max(speeds.values())
+    return {hosts: speed / fastest for hosts, speed in speeds.items()}
+
+
+def _pairs(results: Results) -> list[Table]:
+    """Return one table per route and point, if several pairs of hosts were measured."""
+    made = []
+    for row in rows(results):
+        figures = _by_pair(results, row)
+        if len(figures) < 2:
+            continue
+        speeds = _speeds(row, figures)
+        cells = [
+            (" -> ".join(reversed(hosts)), f"{one.value:,.4g}", interval(one), percentage(speeds[hosts]))
+            for hosts, one in sorted(figures.items(), key=lambda item: speeds[item[0]])
+        ]
+        title = f"{row.point.benchmark.capitalize()} by pair of hosts: {row.route.label}, {described(row.point)}"
+        slow = [
+            f"{name} as {role}"
+            for place, role in enumerate(("receiver", "sender"))
+            for name in sorted({hosts[place] for hosts in speeds})
+            if max(speed for hosts, speed in speeds.items() if hosts[place] == name) < SLOW
+        ]
+        note = f"Slow: {', '.join(slow)}: below half of the fastest pair." if slow else ""
+        made.append(Table(title, f"pair | {row.metric} | 95 % interval | of the fastest", cells, note))
+    return made
 
 
 def described(point: Point) -> str:

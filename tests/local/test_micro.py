@@ -21,12 +21,13 @@ from bench import micro as bench_micro
 from bench import perftest
 from dlobd.axes import LIBRARIES
 from dlobd.errors import SetupError
-from dlobd.micro import agent, estimates, results
+from dlobd.micro import agent, estimates, places, results, study, table
 from dlobd.micro.hosts import HERE
 from dlobd.micro.launch import Plan, launch, local_sites
 from dlobd.micro.payload import payload, size_bytes
 from dlobd.micro.plan import BENCHMARKS, Point, Route
 from dlobd.micro.ranks import MPI_ALLREDUCE
+from dlobd.micro.request import Request
 from dlobd.micro.results import Launch
 from tests.namespaces import INTERFACE, hosts
 
@@ -197,6 +198,24 @@ def test_a_capped_link_limits_the_bandwidth() -> None:
     (row,) = estimates.rows(results.Results(1, "", "", "", 2, None, (done,)))
     assert row.figure
     assert row.figure.value < 13.5  # 12.5 MB/s, and the burst of the queue
+
+
+def test_the_host_of_a_capped_link_is_named() -> None:
+    """Of three hosts, each ordered pair is measured."""
+    request = Request(
+        ("bandwidth",), (f"tcp@{INTERFACE}",), ("sockets",), sizes="256K", pairs=True, ranks=3, launches=1
+    )
+    assert request.processes == 3
+    with hosts(3) as made:
+        words = f"tc -n {made[1].namespace} qdisc add dev {INTERFACE} root tbf rate 50mbit burst 32kb latency 20ms"
+        subprocess.run(words.split(), check=True, capture_output=True, timeout=20)
+        sites = local_sites(made)
+        plans, _ = request.plans(())
+        work = [(plan, chosen) for plan in plans for chosen in places.chosen(plan, request, sites)]
+        found = study.run(results.empty("", "namespaces", 2), work, 1, lambda _: None)
+    assert [launch.failed for launch in found.launches] == [""] * 6
+    (by_pair,) = table.tables(found)
+    assert f"{made[1].namespace} as sender" in by_pair.note
 
 
 def dlobd(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:

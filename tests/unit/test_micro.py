@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -345,3 +345,23 @@ def test_a_job_on_yarn_gets_the_words_of_the_command(monkeypatch: pytest.MonkeyP
     assert cli.main(["micro", "--on", "yarn", "--warm-up", "0"]) == 0
     assert (given[2].benchmarks, given[2].warm_up_s) == (DEFAULT, 0)
     assert given[3] == [*DEFAULT, "--warm-up", "0.0"]
+
+
+def test_the_host_of_all_slow_pairs_is_named() -> None:
+    hosts = ("a", "b", "c", "slow")
+    pairs = [(one, other) for one in hosts for other in hosts if one != other]
+    chosen = point(MIB, "bandwidth")
+
+    def noted(slow: Callable[[tuple[str, ...]], bool]) -> str:
+        times = {pair: [(40 if slow(pair) else 16) * MIB] * 10 for pair in pairs}
+        launches = [replace(launch(0, SOCKETS, {chosen: times[pair]}), hosts=pair) for pair in pairs]
+        (by_pair,) = table.tables(found_in(*launches))
+        assert len(by_pair.rows) == 12
+        return by_pair.note
+
+    assert (
+        noted(lambda pair: "slow" in pair) == "Slow: slow as receiver, slow as sender: below half of the fastest pair."
+    )
+    assert noted(lambda pair: pair[1] == "slow") == "Slow: slow as sender: below half of the fastest pair."
+    assert noted(lambda pair: pair == ("a", "slow")) == ""
+    assert noted(lambda pair: False) == ""
