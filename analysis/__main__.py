@@ -22,6 +22,7 @@ STUDIES = {
     "scaling": "speed-up and efficiency over workers",
     "sensitivity": "fraction of the variance that each setting of a sweep explains",
     "stack_overhead": "native runs against runs through the stack, by layer",
+    "tf_grpc_bench": "published figures of TF-gRPC-Bench next to results of dlobd micro",
 }
 
 if __name__ == "__main__":
