@@ -101,3 +101,14 @@ def test_the_script_measures_parameter_servers(tmp_path: Path) -> None:
     refused = script("ps_vs_allreduce.py", "--rate", "quick", "--ranks", 2, cwd=tmp_path)
     assert refused.returncode != 0
     assert len(refused.stderr.strip().splitlines()[-1:]) == 1
+
+
+@pytest.mark.timeout(300)
+def test_the_script_measures_the_studies_of_ar_grpc(tmp_path: Path) -> None:
+    done = script("ar_grpc.py", "--launches", 1, "--time", 0.02, "-o", tmp_path, cwd=tmp_path)
+    if "need root" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    assert "Eager threshold of library ucx, latency, us one way" in done.stdout
+    assert done.stdout.count("recommended: best ") == 2
+    assert (tmp_path / "ar-grpc.svg").exists()

@@ -1,4 +1,4 @@
-"""Published figures of TF-gRPC-Bench next to results."""
+"""Studies of published micro-benchmarks: TF-gRPC-Bench and AR-gRPC."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.studies import tf_grpc_bench
+from analysis.studies import ar_grpc, tf_grpc_bench
 from dlobd.errors import UsageError
 from dlobd.micro import results
+from dlobd.micro.estimates import Estimate
 from dlobd.micro.payload import SCHEMES, payload
 from dlobd.micro.plan import Point, Route
 from dlobd.micro.results import Figures, Launch, PointResult
@@ -42,3 +43,13 @@ def test_published_values_are_next_to_results(tmp_path: Path) -> None:
 def test_results_without_its_payloads_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no payload of TF-gRPC-Bench"):
         tf_grpc_bench.report(Namespace(files=[written(tmp_path / "a.json", Point("latency", payload("8")))]))
+
+
+def test_the_recommendation_is_the_best_setting() -> None:
+    fast, near, slow = (Estimate(value, value * 0.8, value * 1.2, 5) for value in (10.0, 11.0, 30.0))
+    curves = [ar_grpc.Curve(label, {"4 KiB": one}) for label, one in (("a", fast), ("b", near), ("c", slow))]
+    assert ar_grpc.text(ar_grpc.Study("Threshold", "us", True, curves)).splitlines()[-1] == (
+        "4 KiB: best a; not shown to differ: b"
+    )
+    depths = ar_grpc.Curve("ucx", {"1": fast, "8": slow})
+    assert ar_grpc.text(ar_grpc.Study("Depth", "MB/s", False, [depths])).splitlines()[-1] == "recommended: best 8"
