@@ -258,8 +258,8 @@ def _against_mpi(found: Results) -> Table:
     for point in found.points() if reference else []:
         assert reference is not None
         base = estimates.values(found, reference, point)
-        cells = [text.estimate(ratio(estimates.values(found, one, point), base)) for one in routes if one != reference]
-        rows.append([point.payload.name, *cells])
+        every = [estimates.values(found, one, point) for one in routes if one != reference]
+        rows.append([point.payload.name, *(text.estimate(ratio(own, base)) if own else "-" for own in every)])
     columns = ["", *(one.label for one in routes if one != reference)]
     return Table(
         "Against MPI_Allreduce", "Ratio of the times of one launch; below 1 is faster than MPICH.", columns, rows

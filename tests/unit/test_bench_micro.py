@@ -37,3 +37,8 @@ def test_all_reduces_are_compared_with_mpi() -> None:
     mpi, ring = Route("tcp", "mpi", MPI_ALLREDUCE), Route("tcp", "sockets", "ring")
     *_, compared = sections_of(Part("All-reduce", "", list), [kept({mpi: 1000, ring: 3000}, point)] * 6)
     assert compared.splitlines()[-1].startswith("| 4 KiB | 3 (3 to 3")
+    only_mpi = kept({mpi: 1000}, Point("exchange", payload("8K")))["results"]["launches"]
+    one = kept({mpi: 1000, ring: 3000}, point)
+    one["results"]["launches"] += only_mpi
+    *_, compared = sections_of(Part("All-reduce", "", list), [one] * 6)
+    assert compared.splitlines()[-1] == "| 8 KiB | - |"
