@@ -43,26 +43,20 @@ def measure(links: Sequence[Link], point: Point, workers: int, meet: Meet) -> tu
             link.order(count, state == "record")
         meet(f"begin {batch}", "")
         start_ns = time.perf_counter_ns()
-        links[0].meter.start()
-        times_ns = _together([partial(_called, link, point, count) for link in links])
+        with links[0].metered(count * len(links), state == "record"):
+            times_ns = _together([partial(_called, link, point, count) for link in links])
         end_ns = time.perf_counter_ns()
-        links[0].meter.stop(count * len(links))
         samples.bad += sum(link.answered() for link in links)
         if state == "record":
             recorded_s += (end_ns - start_ns) / 1e9
             samples.times_ns += [time_ns for times in times_ns for time_ns in times]
             batches_ns.append(end_ns - start_ns)
-        else:
-            links[0].meter.taken()
         batch += 1
 
 
 def _called(link: Link, point: Point, count: int) -> list[int]:
-    carrier, content, message = (
-        Carrier(link.connection, point.payload, link.deadline_s),
-        Content(point.payload),
-        Message(point.payload),
-    )
+    carrier = Carrier(link.connection, point.payload, link.deadline_s)
+    content, message = Content(point.payload), Message(point.payload)
     content.write(message, 0)
     times_ns = []
     for number in range(count):

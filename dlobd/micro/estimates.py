@@ -14,7 +14,7 @@ import numpy as np
 from dlobd.compare.permutation import Samples, holm, test
 from dlobd.compare.power import student_quantile
 from dlobd.micro.plan import BENCHMARKS, Point, Route
-from dlobd.micro.results import Launch, PointResult, Results
+from dlobd.micro.results import PointResult, Results
 from dlobd.micro.samples import Summary, summary
 
 CONFIDENCE = 0.95
@@ -90,7 +90,7 @@ def rows(results: Results) -> list[Row]:
     found = []
     for point in results.points():
         for route in results.routes():
-            seen = [(launch, one) for launch in results.of(route) for one in launch.points if one.point == point]
+            seen = [one for launch in results.of(route) for one in launch.points if one.point == point]
             if seen:
                 found.append(_row(route, point, seen))
     return found
@@ -98,12 +98,12 @@ def rows(results: Results) -> list[Row]:
 
 def values(results: Results, route: Route, point: Point) -> list[float]:
     """Return the figure of each launch, in the benchmark's metric."""
-    seen = [(launch, one) for launch in results.of(route) for one in launch.points if one.point == point]
-    return [figure for launch, one in seen if (figure := _figure(point, launch, one)) is not None]
+    seen = [one for launch in results.of(route) for one in launch.points if one.point == point]
+    return [figure for one in seen if (figure := _figure(point, one)) is not None]
 
 
-def _row(route: Route, point: Point, seen: Sequence[tuple[Launch, PointResult]]) -> Row:
-    summaries = [found for _, one in seen if (found := summary(one.times_ns, bool(point.rate)))]
+def _row(route: Route, point: Point, seen: Sequence[PointResult]) -> Row:
+    summaries = [found for one in seen if (found := summary(one.times_ns, bool(point.rate)))]
     scale = 0.5 if point.benchmark == "latency" else 1.0
 
     def estimate(name: str) -> Estimate | None:
@@ -117,16 +117,16 @@ def _row(route: Route, point: Point, seen: Sequence[tuple[Launch, PointResult]])
         sum(one.count for one in summaries),
         max((one.warm_up for one in summaries), default=0),
         all(one.steady for one in summaries),
-        sum(one.bad for _, one in seen),
-        over_launches(_figure(point, launch, one) for launch, one in seen),
+        sum(one.bad for one in seen),
+        over_launches(_figure(point, one) for one in seen),
         estimate("mean"),
         estimate("p50"),
         estimate("p99"),
-        *_use([one for _, one in seen]),
+        *_use(seen),
     )
 
 
-def _figure(point: Point, launch: Launch, one: PointResult) -> float | None:
+def _figure(point: Point, one: PointResult) -> float | None:
     """Return the figure of a launch: the median for times of calls, otherwise bytes or calls by time."""
     found: Summary | None = summary(one.times_ns, bool(point.rate))
     if found is None:
@@ -203,7 +203,7 @@ def _pairs(results: Results, first: Route, second: Route, point: Point) -> list[
         one = {}
         for launch in results.of(route):
             for seen in launch.points:
-                if seen.point == point and (figure := _figure(point, launch, seen)):
+                if seen.point == point and (figure := _figure(point, seen)):
                     one[launch.number] = figure
         sides.append(one)
     return [(sides[0][number], sides[1][number]) for number in sorted(sides[0].keys() & sides[1].keys())]

@@ -101,22 +101,21 @@ class _Coordinator:
         failed = ""
         with ExitStack() as opened:
             try:
-                self._start(opened)
+                self._start(opened, stopped)
                 while len(self._ended) < len(self._sites):
                     self._take(*self._next(stopped))
             except _Failure as error:
                 failed = str(error)
         return self._launched(failed)
 
-    def _start(self, opened: ExitStack) -> None:
+    def _start(self, opened: ExitStack, stopped: threading.Event) -> None:
         secret, book = secrets.token_hex(16), ""
         addresses = tuple(site.address for site in self._sites)
 
         def role(rank: int) -> Role:
             plan = self._plan
             core = rank if plan.pins and rank >= 0 else None
-            limits = plan.limit_s, core
-            return Role(plan.route, plan.points, rank, plan.servers, addresses, secret, book, limits[1], limits[0])
+            return Role(plan.route, plan.points, rank, plan.servers, addresses, secret, book, core, plan.limit_s)
 
         def start(rank: int) -> None:
             process = self._sites[max(0, rank)].start(role(rank), lambda message: self._inbox.put((rank, message)))
@@ -126,7 +125,7 @@ class _Coordinator:
         if self._plan.route.exchange:
             start(DRIVER)
             while not book:
-                rank, message = self._next(threading.Event())
+                rank, message = self._next(stopped)
                 book = message.get("ready", "")
                 if not book:
                     self._take(rank, message)

@@ -1,5 +1,6 @@
 """A user's request: benchmarks, channels, libraries, payloads and limits. Builds the plans of the launches."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -185,7 +186,7 @@ class Request:
     def _arrays(self, whole: bool) -> Iterator[Point]:
         if self.model:
             shapes = gradient_shapes(self.model)
-            size = 4 * sum(_elements(shape) for shape in shapes)
+            size = 4 * sum(map(math.prod, shapes))
             yield replace(self._point("exchange", Payload(self.model, (size,))), shapes=shapes, whole=True)
             return
         if self.sizes == "deepbench":
@@ -203,10 +204,3 @@ def gradient_shapes(model: str) -> tuple[tuple[int, ...], ...]:
     shape = MODEL_INPUTS["mnist" if model in ("softmax-regression", "mlp", "lenet") else "cifar10"]
     variables = build(shape, CLASSES_OF_DATA, 0).trainable_variables
     return tuple(tuple(map(int, one.shape)) for one in variables)
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count

@@ -214,8 +214,3 @@ def notes(results: Results) -> Iterator[str]:
 
 
 _CLOCK = ("clock_cost_ns", "clock_resolution_ns")
-
-
-def chosen(route: Route, text: str) -> bool:
-    """Return True if a text such as `ucx shm` or `ucx` names the route."""
-    return text in (route.label, route.library, route.channel)
