@@ -1,7 +1,9 @@
 """Messages and one-sided access to memory over a UCX endpoint.
 
-A message is one tagged send. The receiver probes first, which returns the length: a message that does not fit is
-rejected and leaves the buffer unchanged. UCX takes buffers by their address; Python copies nothing.
+A message is one tagged send. Its tag is its number and its length. The receiver posts its buffer for the next number
+with the buffer's length, so that UCX writes a message of this length to its place. A message of another length stays in
+UCX's memory and is found by its number: a shorter one is copied, and one that does not fit is rejected and leaves the
+buffer unchanged. UCX takes buffers by their address; Python copies nothing.
 """
 
 import socket
@@ -22,7 +24,11 @@ KEY = struct.Struct("<16sQQI")
 
 SERVE_S = 3600.0
 
-TAG, ANY = 1, 0  # a connection has a worker of its own, so one tag is enough
+LENGTH_BITS = 40  # low bits of a tag: length of the message in bytes
+NUMBERS = 1 << (64 - LENGTH_BITS)  # numbers of messages repeat after as many
+THIS_NUMBER, THIS_TAG = (NUMBERS - 1) << LENGTH_BITS, (1 << 64) - 1  # masks of tags
+
+EAGER_BYTES = 1024  # UCX reads no shorter message from the memory of the peer
 MAX_PARTS = 1024  # maximum number of parts of a message, as in the kernel's vectors
 
 
@@ -43,6 +49,7 @@ class UcxConnection(base.Connection):
         self._sending, self._receiving = threading.Lock(), threading.Lock()
         self._finishing = threading.Lock()
         self._sender, self._receiver, self._finisher = worker.sleeper(), worker.sleeper(), worker.sleeper()
+        self._out_number = self._in_number = 0  # numbers of the next messages
         self._begun: list[tuple[CData, CData, int]] = []  # started sends: request, memory, bytes
         self._registered: list[tuple[CData, CData]] = []  # UCX's handle, and the object that keeps the memory alive
         self._rkeys: dict[bytes, CData] = {}
@@ -105,7 +112,9 @@ class UcxConnection(base.Connection):
         worker = self._worker
         with worker.lock:
             worker.check_open("send")
-            request = worker.ucp.ucp_tag_send_nbx(worker.endpoint, buffer, count, TAG, param)
+            tag = self._out_number << LENGTH_BITS | size
+            request = worker.ucp.ucp_tag_send_nbx(worker.endpoint, buffer, count, tag, param)
+            self._out_number = (self._out_number + 1) % NUMBERS
             status = worker.status(request)
             if status is None:
                 return request
@@ -119,30 +128,46 @@ class UcxConnection(base.Connection):
             self.traffic.sent_bytes += size
 
     def _recv(self, buffer: CData, count: int, room: int, param: CData, memory: CData, deadline_s: float) -> int:
-        worker = self._worker
-
-        def probed() -> CData:
-            message = worker.ucp.ucp_tag_probe_nb(worker.handle, TAG, ANY, 1, self._info)
-            return message if message != worker.null else None
-
-        message = worker.until(probed, self._receiver, deadline_s, "receive")
-        size = int(self._info.length)
-        fits = size <= room
-        if fits and param is self._parts:
-            count = self._cut(count, size)
+        worker, ucp, size = self._worker, self._worker.ucp, room
+        tag = self._in_number << LENGTH_BITS | room
         with worker.lock:
             worker.check_open("receive")
-            taken = (buffer, size if param is self._plain else count) if fits else (worker.null, 0)
-            request = worker.ucp.ucp_tag_msg_recv_nbx(worker.handle, *taken, message, param if fits else self._plain)
-        if not fits:
-            with suppress(base.ChannelError):  # UCX reports a truncated message
-                worker.complete(request, None, self._receiver, deadline_s, "receive")
+            request = ucp.ucp_tag_recv_nbx(worker.handle, buffer, count, tag, THIS_TAG, param)
+        if (waits := request != worker.null):
+
+            def other_length() -> CData:
+                return ucp.ucp_tag_probe_nb(worker.handle, tag, THIS_NUMBER, 1, self._info)
+
+            message = worker.complete(request, memory, self._receiver, deadline_s, "receive", other_length)
+            if message is not True:
+                size = int(self._info.length)
+                waits = self._take(message, buffer, count, room, param, memory, deadline_s)
+        self._in_number = (self._in_number + 1) % NUMBERS
+        if size > room:
             raise base.MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room} bytes")
-        if worker.complete(request, memory, self._receiver, deadline_s, "receive"):
-            worker.check_trust("receive")  # UCX has read the message from the peer's memory
+        if waits and size >= EAGER_BYTES:
+            worker.check_trust("receive")
         self.traffic.received_messages += 1
         self.traffic.received_bytes += size
         return size
+
+    def _take(
+        self, message: CData, buffer: CData, count: int, room: int, param: CData, memory: CData, deadline_s: float
+    ) -> bool:
+        """Receive a message of another length than the buffer, or discard it; return True if it had to wait."""
+        worker, size = self._worker, int(self._info.length)
+        if size > room:
+            buffer, count, param = worker.null, 0, self._plain
+        elif param is self._plain:
+            count = size
+        else:
+            count = self._cut(count, size)
+        with worker.lock:
+            worker.check_open("receive")
+            request = worker.ucp.ucp_tag_msg_recv_nbx(worker.handle, buffer, count, message, param)
+        with suppress(*[base.ChannelError] if size > room else []):  # UCX reports a truncated message
+            worker.complete(request, memory, self._receiver, deadline_s, "receive")
+        return bool(request != worker.null)
 
     def _cut(self, count: int, size: int) -> int:
         """Shorten the vector of parts to a message of `size` bytes; return the number of parts."""

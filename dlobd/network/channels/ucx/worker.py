@@ -391,25 +391,47 @@ class Worker:
         )
         return tuple(dict.fromkeys("/".join(words) for words in named))
 
-    def complete(self, request: CData, memory: CData, sleeper: Sleeper, deadline_s: float, what: str) -> bool:
-        """Wait for a request; return True if it did not complete at once. `memory` keeps its buffers alive meanwhile.
+    def complete(
+        self,
+        request: CData,
+        memory: CData,
+        sleeper: Sleeper,
+        deadline_s: float,
+        what: str,
+        other: Callable[[], CData] = lambda: False,
+    ) -> CData:
+        """Wait for a request, and return True; or for a true result of `other`, which cancels the request.
+
+        `memory` keeps the buffers of the request alive meanwhile.
 
         Raises DeadlinePassed, PeerClosed or Closed; ChannelError if the request failed: the connection is unusable.
         """
         status = self.status(request)
-        if status is not None:
+        found: CData = True
+        if status is None:
+            check, pending = self.ucp.ucp_request_check_status, c.INPROGRESS
+            try:
+                found = self.until(lambda: check(request) != pending or other(), sleeper, deadline_s, what)
+            except ChannelError as error:
+                self._release(request, memory, str(error))
+                raise
+            status = self._release(request, memory, "")
+        if found is True:
             self.check(status, what)
-            return False
-        try:
-            self.until(lambda: self.ucp.ucp_request_check_status(request) != c.INPROGRESS, sleeper, deadline_s, what)
-        except ChannelError as error:
-            self.give_up(request, memory, str(error))
-            raise
+        return found
+
+    def _release(self, request: CData, memory: CData, why: str) -> int:
+        """Free a request, and return its status; UCX can cancel a receive without a message, but nothing else."""
         with self.lock:
-            status = self.ucp.ucp_request_check_status(request)
-            self.ucp.ucp_request_free(request)
-        self.check(status, what)
-        return True
+            status: int = self.ucp.ucp_request_check_status(request)
+            if status == c.INPROGRESS:
+                self.ucp.ucp_request_cancel(self.handle, request)
+                status = self.ucp.ucp_request_check_status(request)
+            if status == c.INPROGRESS:
+                self.give_up(request, memory, why)
+            else:
+                self.ucp.ucp_request_free(request)
+            return status
 
     # ---- the end
 
