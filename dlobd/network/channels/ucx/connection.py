@@ -28,7 +28,8 @@ LENGTH_BITS = 40  # low bits of a tag: length of the message in bytes
 NUMBERS = 1 << (64 - LENGTH_BITS)  # numbers of messages repeat after as many
 THIS_NUMBER, THIS_TAG = (NUMBERS - 1) << LENGTH_BITS, (1 << 64) - 1  # masks of tags
 
-EAGER_BYTES = 1024  # UCX reads no shorter message from the memory of the peer
+ATOMIC_BYTES = 4096
+"""A message of this length is one packet: UCX's segments have 8 KiB. It is not torn if its sender gives up."""
 MAX_PARTS = 1024  # maximum number of parts of a message, as in the kernel's vectors
 
 
@@ -50,7 +51,7 @@ class UcxConnection(base.Connection):
         self._finishing = threading.Lock()
         self._sender, self._receiver, self._finisher = worker.sleeper(), worker.sleeper(), worker.sleeper()
         self._out_number = self._in_number = 0  # numbers of the next messages
-        self._begun: list[tuple[CData, CData, int]] = []  # started sends: request, memory, bytes
+        self._begun: list[tuple[int, CData]] = []  # started sends: request and memory
         self._registered: list[tuple[CData, CData]] = []  # UCX's handle, and the object that keeps the memory alive
         self._rkeys: dict[bytes, CData] = {}
         self._serving: threading.Thread | None = None
@@ -74,17 +75,16 @@ class UcxConnection(base.Connection):
         """Start to send; return None if UCX has taken the bytes already."""
         memory = self._memory(message)
         size = len(memory)
-        if (request := self._start(memory, size, self._plain, size)) is None:
+        if not (request := self._start(memory, size, self._plain, size)):
             return None
-        self._begun.append(begun := (request, memory, size))
+        self._begun.append(begun := (request, memory))
         return begun
 
     def finish_send(self, begun: CData, deadline_s: float) -> None:
-        request, memory, size = begun
+        request, memory = begun
         with self._finishing:  # without the lock `_sending`, because other sends may start meanwhile
             self._begun.remove(begun)
             self._worker.complete(request, memory, self._finisher, deadline_s, "send")
-            self._sent(size)
 
     def recv(self, into: base.Buffer, deadline_s: float) -> int:
         with self._receiving:
@@ -103,29 +103,22 @@ class UcxConnection(base.Connection):
             return self._recv(self._in, count, room, self._parts, kept, deadline_s)
 
     def _send(self, buffer: CData, count: int, param: CData, size: int, memory: CData, deadline_s: float) -> None:
-        if (request := self._start(buffer, count, param, size)) is not None:
+        if request := self._start(buffer, count, param, size):
             self._worker.complete(request, memory, self._sender, deadline_s, "send")
-            self._sent(size)
 
-    def _start(self, buffer: CData, count: int, param: CData, size: int) -> CData:
-        """Start to send; return UCX's request, or None if UCX has taken the bytes at once; these are counted."""
+    def _start(self, buffer: CData, count: int, param: CData, size: int) -> int:
+        """Start to send; return UCX's request, or 0 if UCX has taken the bytes at once."""
         worker = self._worker
-        with worker.lock:
+        with worker.lock:  # two threads may send at once: one starts a send, the other finishes its own
             worker.check_open("send")
             tag = self._out_number << LENGTH_BITS | size
-            request = worker.ucp.ucp_tag_send_nbx(worker.endpoint, buffer, count, tag, param)
+            request: int = worker.ucp.ucp_tag_send_nbx(worker.endpoint, buffer, count, tag, param)
+            if request < 0:
+                worker.check(request, "send")
             self._out_number = (self._out_number + 1) % NUMBERS
-            status = worker.status(request)
-            if status is None:
-                return request
-            worker.check(status, "send")
-            self._sent(size)
-            return None
-
-    def _sent(self, size: int) -> None:
-        with self._worker.lock:  # two threads may count at once: one starts a send, the other finishes its own
             self.traffic.sent_messages += 1
             self.traffic.sent_bytes += size
+            return request
 
     def _recv(self, buffer: CData, count: int, room: int, param: CData, memory: CData, deadline_s: float) -> int:
         worker, ucp, size = self._worker, self._worker.ucp, room
@@ -133,7 +126,7 @@ class UcxConnection(base.Connection):
         with worker.lock:
             worker.check_open("receive")
             request = ucp.ucp_tag_recv_nbx(worker.handle, buffer, count, tag, THIS_TAG, param)
-        if (waits := request != worker.null):
+        if waits := request != c.OK:
 
             def other_length() -> CData:
                 return ucp.ucp_tag_probe_nb(worker.handle, tag, THIS_NUMBER, 1, self._info)
@@ -145,7 +138,7 @@ class UcxConnection(base.Connection):
         self._in_number = (self._in_number + 1) % NUMBERS
         if size > room:
             raise base.MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room} bytes")
-        if waits and size >= EAGER_BYTES:
+        if waits and size > ATOMIC_BYTES:
             worker.check_trust("receive")
         self.traffic.received_messages += 1
         self.traffic.received_bytes += size
@@ -157,7 +150,7 @@ class UcxConnection(base.Connection):
         """Receive a message of another length than the buffer, or discard it; return True if it had to wait."""
         worker, size = self._worker, int(self._info.length)
         if size > room:
-            buffer, count, param = worker.null, 0, self._plain
+            buffer, count, param = worker.ffi.NULL, 0, self._plain
         elif param is self._plain:
             count = size
         else:
@@ -167,7 +160,7 @@ class UcxConnection(base.Connection):
             request = worker.ucp.ucp_tag_msg_recv_nbx(worker.handle, buffer, count, message, param)
         with suppress(*[base.ChannelError] if size > room else []):  # UCX reports a truncated message
             worker.complete(request, memory, self._receiver, deadline_s, "receive")
-        return bool(request != worker.null)
+        return bool(request != c.OK)
 
     def _cut(self, count: int, size: int) -> int:
         """Shorten the vector of parts to a message of `size` bytes; return the number of parts."""
@@ -299,7 +292,7 @@ class UcxConnection(base.Connection):
                 self._serving.join()
             with self._sending, self._receiving, self._finishing:
                 self.update_lanes()
-                for request, memory, _ in self._begun:
+                for request, memory in self._begun:
                     worker.give_up(request, memory, "the started send was never finished")
                 with worker.lock:
                     for rkey in self._rkeys.values():  # before the endpoint is closed

@@ -1,13 +1,15 @@
 """Part of UCX's C interface that the channel uses, for cffi's ABI mode, which needs no compiler.
 
 Source: ucp.h, ucp_def.h and ucs/type/status.h of UCX 1.20. Structures only grow at their end, and UCX ignores fields
-that are not set in `field_mask`. `rest` is room for fields of later versions.
+that are not set in `field_mask`. `rest` is room for fields of later versions. A `ucs_status_ptr_t` is the address of a
+request, 0 or a negative status: as an integer, Python compares it without a conversion.
 """
 
 CDEF = """
 typedef int8_t ucs_status_t;
-typedef void *ucs_status_ptr_t, *ucp_context_h, *ucp_worker_h, *ucp_ep_h, *ucp_config_t,
-    *ucp_mem_h, *ucp_rkey_h, *ucp_address_t, *ucp_tag_message_h;
+typedef intptr_t ucs_status_ptr_t, ucp_tag_message_h;
+typedef void *ucp_context_h, *ucp_worker_h, *ucp_ep_h, *ucp_config_t,
+    *ucp_mem_h, *ucp_rkey_h, *ucp_address_t;
 typedef uint64_t ucp_tag_t;
 
 typedef struct {
@@ -111,9 +113,9 @@ ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h worker, ucp_tag_t tag, ucp_tag_t
                                    ucp_tag_recv_info_t *info);
 ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void *buffer, size_t count, ucp_tag_message_h message,
                                       const ucp_request_param_t *param);
-ucs_status_t ucp_request_check_status(void *request);
-void ucp_request_cancel(ucp_worker_h worker, void *request);
-void ucp_request_free(void *request);
+ucs_status_t ucp_request_check_status(ucs_status_ptr_t request);
+void ucp_request_cancel(ucp_worker_h worker, ucs_status_ptr_t request);
+void ucp_request_free(ucs_status_ptr_t request);
 
 ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t *params, ucp_mem_h *memh);
 ucs_status_t ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh);
@@ -142,4 +144,4 @@ OP_DATATYPE, OP_FLAGS = 1 << 3, 1 << 4
 DATATYPE_IOV = 2
 MEM_ADDRESS, MEM_LENGTH = 1 << 0, 1 << 1
 OK, INPROGRESS = 0, 1
-ERR_BUSY, ERR_LAST = -15, -100
+ERR_BUSY = -15

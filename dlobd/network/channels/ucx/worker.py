@@ -201,8 +201,7 @@ class Worker:
         self.context = context
         self.ffi = context.ffi
         self.ucp = context.ucp
-        self.null = context.ffi.NULL  # the result of a call that completed at once, and of a probe without a message
-        self.endpoint: CData = self.null
+        self.endpoint: CData = context.ffi.NULL
         self.handle: CData = None
         self.peer = peer
         self.lock = threading.RLock()  # held around every call of UCX
@@ -212,10 +211,11 @@ class Worker:
         self.distrusted = False  # the peer has abandoned a call: the memory of its messages may have changed
         self.sleepers: list[Sleeper] = []
         self._sleeping = 0
+        self._link_poll = select.poll()
         self._link_ended = False
         self._yields = Yields()
         self._gone_s = 0.0
-        self._left: list[CData] = []  # abandoned requests, with the memory that UCX may still use
+        self._left: list[tuple[int, CData]] = []  # abandoned requests, with the memory that UCX may still use
         params = self.ffi.new("ucp_worker_params_t *")
         params.field_mask, params.thread_mode = c.WORKER_THREAD_MODE, c.THREAD_MODE_SERIALIZED
         made = self.ffi.new("ucp_worker_h *")
@@ -226,8 +226,17 @@ class Worker:
             lambda arg, endpoint, status: self.peer_has_gone(context.words(status)),
         )
 
-    def until(self, done: Callable[[], CData], sleeper: Sleeper, deadline_s: float, what: str) -> CData:
-        """Make progress until `done()`, called with the lock held, returns a true value; return this value.
+    def until(
+        self,
+        done: Callable[[], CData],
+        sleeper: Sleeper,
+        deadline_s: float,
+        what: str,
+        other: Callable[[], CData] = lambda: None,
+    ) -> CData:
+        """Make progress until `done` or `other` return a true value; return this value.
+
+        Both are called with the lock held, `other` only when there is no progress.
 
         Raises the errors of `complete`.
         """
@@ -238,14 +247,18 @@ class Worker:
             with self.lock:
                 self.check_open(what)
                 for _ in range(BURST):
-                    if found := found or done():
+                    if not found:
+                        if progress(handle):
+                            spun = 0
+                            if self._sleeping:
+                                self._check_sleepers()
+                            found = done()
+                        else:
+                            found = done() or other()
+                    if found:
                         if self._sleeping:
                             self._arm_for_sleepers()
                         return found
-                    if progress(handle):
-                        spun = 0
-                        if self._sleeping:
-                            self._check_sleepers()
                 now_s = time.monotonic()
                 if self.gone and now_s >= self._gone_s + LAST_S:
                     raise PeerClosed(f"{self.peer} is gone ({self.gone}): UCX cannot {what}")
@@ -254,7 +267,7 @@ class Worker:
                     raise DeadlinePassed(f"UCX could not {what} in time (peer {self.peer})")
             spun += 1
             if spun > SPIN + YIELD or (spun > SPIN and not self._yields.allowed()):
-                found = self._sleep(done, sleeper, min(deadline_s - now_s, TICK_S))
+                found = self._sleep(lambda: done() or other(), sleeper, min(deadline_s - now_s, TICK_S))
             elif spun > SPIN:
                 self._yields.once()
 
@@ -299,12 +312,10 @@ class Worker:
 
     def poll_link(self) -> None:
         """Check whether the peer has closed its end or abandoned a call."""
-        if self.link is None or self._link_ended:
+        if self.link is None or self._link_ended or not self._link_poll.poll(0):
             return
         try:
             said = self.link.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return
         except OSError:
             said = b""
         self._link_ended = True
@@ -348,6 +359,7 @@ class Worker:
     def watch(self, link: socket.socket) -> None:
         """Watch the TCP connection, which ends with the peer. The caller closes it after this worker."""
         self.link = link
+        self._link_poll.register(link, select.POLLIN)
 
     def sleeper(self) -> Sleeper:
         """Create the wait object of another thread."""
@@ -393,34 +405,34 @@ class Worker:
 
     def complete(
         self,
-        request: CData,
+        request: int,
         memory: CData,
         sleeper: Sleeper,
         deadline_s: float,
         what: str,
-        other: Callable[[], CData] = lambda: False,
+        other: Callable[[], CData] = lambda: None,
     ) -> CData:
-        """Wait for a request, and return True; or for a true result of `other`, which cancels the request.
+        """Wait for the request of a call, which may be its status; return True.
 
-        `memory` keeps the buffers of the request alive meanwhile.
+        A true result of `other` is returned instead, and cancels the request. `memory` keeps the buffers of the request
+        alive meanwhile.
 
         Raises DeadlinePassed, PeerClosed or Closed; ChannelError if the request failed: the connection is unusable.
         """
-        status = self.status(request)
         found: CData = True
-        if status is None:
-            check, pending = self.ucp.ucp_request_check_status, c.INPROGRESS
+        if request > 0:
+            check = self.ucp.ucp_request_check_status
             try:
-                found = self.until(lambda: check(request) != pending or other(), sleeper, deadline_s, what)
+                found = self.until(lambda: check(request) != c.INPROGRESS, sleeper, deadline_s, what, other)
             except ChannelError as error:
                 self._release(request, memory, str(error))
                 raise
-            status = self._release(request, memory, "")
-        if found is True:
-            self.check(status, what)
+            request = self._release(request, memory, "")
+        if request and found is True:
+            self.check(request, what)
         return found
 
-    def _release(self, request: CData, memory: CData, why: str) -> int:
+    def _release(self, request: int, memory: CData, why: str) -> int:
         """Free a request, and return its status; UCX can cancel a receive without a message, but nothing else."""
         with self.lock:
             status: int = self.ucp.ucp_request_check_status(request)
@@ -435,7 +447,7 @@ class Worker:
 
     # ---- the end
 
-    def give_up(self, request: CData, memory: CData, why: str) -> None:
+    def give_up(self, request: int, memory: CData, why: str) -> None:
         """Abandon a request: keep its memory until the endpoint closes, and tell the peer that its data is invalid."""
         with self.lock:
             if self.handle is None:
@@ -471,7 +483,7 @@ class Worker:
 
     def _close_endpoint(self, within_s: float) -> None:
         """Close the endpoint with the lock held; first send pending data if both ends are usable."""
-        if self.endpoint == self.null:
+        if self.endpoint == self.ffi.NULL:
             return
         until_s = time.monotonic() + within_s
         if self._left and self.context.err_mode == c.ERR_MODE_NONE:
@@ -483,19 +495,12 @@ class Worker:
         if self.gone or self._left:
             param.op_attr_mask, param.flags = c.OP_FLAGS, c.EP_CLOSE_FORCE
         request = self.ucp.ucp_ep_close_nbx(self.endpoint, param)
-        self.endpoint = self.null
-        if self.status(request) is not None:
+        self.endpoint = self.ffi.NULL
+        if request <= 0:  # done, or failed
             return
         while self.ucp.ucp_request_check_status(request) == c.INPROGRESS and time.monotonic() < until_s:
             self.ucp.ucp_worker_progress(self.handle)
         self.ucp.ucp_request_free(request)
-
-    def status(self, request: CData) -> int | None:
-        """Return the status of a call's result; None for a pending request."""
-        if request == self.null:  # the most frequent result: UCS_OK
-            return 0
-        value = int(self.ffi.cast("intptr_t", request))
-        return value if c.ERR_LAST <= value <= 0 else None
 
     def check(self, status: int, what: str) -> None:
         if status == c.OK:
