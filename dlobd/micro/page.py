@@ -10,7 +10,7 @@ from dlobd.micro.estimates import Estimate, Fit, Row, fit, over_launches, rows
 from dlobd.micro.plan import BENCHMARKS, Point, Route
 from dlobd.micro.results import Results
 from dlobd.micro.samples import summary, supports
-from dlobd.micro.table import described, notes, tables, unit
+from dlobd.micro.table import described, marked, notes, tables, unit
 from dlobd.report.page import render
 
 MOST_SAMPLES = 200
@@ -97,7 +97,7 @@ def _panel(name: str, found: Sequence[Row], routes: Sequence[Route], times: Time
 
     def cells(estimates: Iterable[tuple[Row, Estimate | None]]) -> list[tuple[object, ...]]:
         return [
-            (routes.index(row.route), row.point.payload.bytes, described(row.point), one.value, one.low, one.high)
+            (routes.index(row.route), row.point.payload.bytes, marked(row), one.value, one.low, one.high)
             for row, one in estimates
             if one
         ]

@@ -15,13 +15,13 @@ from dlobd.micro import agent, results, spark, study
 from dlobd.micro.hosts import HERE, INTERFACE, hosts
 from dlobd.micro.launch import Plan, Site, local_sites
 from dlobd.micro.request import Request
-from dlobd.micro.results import Results
+from dlobd.micro.results import NAMESPACES, THIS, Results
 from dlobd.paths import shipped
 from dlobd.run import provenance, runner
 from dlobd.run.place.external import ExternalCluster
 from dlobd.run.progress import Progress
 
-THIS, NAMESPACES, SPARK, YARN = "here", "namespaces", "spark", "yarn"
+SPARK, YARN = "spark", "yarn"
 
 INTERRUPTED = "Interrupted: not all launches ran."
 

@@ -1,6 +1,7 @@
 """Results of micro-benchmarks: raw times of all launches, as JSON with a schema."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from dlobd.micro.use import Use
 from dlobd.record.run import Plane
 
 SCHEMA = 1  # version of the format
+THIS, NAMESPACES = "here", "namespaces"  # places on this machine
 BEGIN = '{"schema":'  # start of the JSON text, by which it is found in the output of a job
 
 
@@ -82,6 +84,16 @@ class Results:
 
     def of(self, route: Route) -> Iterator[Launch]:
         return (launch for launch in self.launches if launch.route == route)
+
+    def at(self, route: Route, point: Point) -> list[tuple[Launch, PointResult]]:
+        """Return the launches of a route that completed a point, with their figures."""
+        return [(launch, one) for launch in self.of(route) for one in launch.points if one.point == point]
+
+    def oversubscribed(self, launch: Launch) -> bool:
+        """Return True if a host has more processes of the launch than cores. Network namespaces are one host."""
+        one_host = self.place in (THIS, NAMESPACES)
+        most = len(launch.hosts) if one_host else max(Counter(launch.hosts).values(), default=0)
+        return most > self.cores
 
     def points(self) -> list[Point]:
         """Return the points in the order of the plans."""
