@@ -63,6 +63,7 @@ class Row:
     milliseconds, MB/s (10^6 bytes) or calls per second.
 
     processes: number of processes, such as ranks; `oversubscribed`: True if a host has less cores.
+    link_bytes_per_s: rate of the slowest link; None if it is unknown.
     """
 
     route: Route
@@ -74,6 +75,7 @@ class Row:
     bad: int
     processes: int
     oversubscribed: bool
+    link_bytes_per_s: float | None
     figure: Estimate | None
     mean: Estimate | None
     p50: Estimate | None
@@ -117,7 +119,7 @@ def values(results: Results, route: Route, point: Point) -> list[float]:
 
 
 def _row(results: Results, route: Route, point: Point, found: Sequence[tuple[Launch, PointResult]]) -> Row:
-    seen = [one for _, one in found]
+    seen, links = [one for _, one in found], [launch.link_bytes_per_s for launch, _ in found]
     summaries = [own for one in seen if (own := summary(one.times_ns, bool(point.rate)))]
     scale = 0.5 if point.benchmark == "latency" else 1.0
 
@@ -135,6 +137,7 @@ def _row(results: Results, route: Route, point: Point, found: Sequence[tuple[Lau
         sum(one.bad for one in seen),
         max(len(one.ends) for one in seen),
         any(results.oversubscribed(launch) for launch, _ in found),
+        min((rate for rate in links if rate), default=None) if None not in links else None,
         over_launches(_figure(point, one) for one in seen),
         estimate("mean"),
         estimate("p50"),

@@ -63,6 +63,9 @@ class Launch:
     clock_resolution_ns: int | None = member("Smallest step of the clock.", unit="ns", default=None)
     clock_cost_ns: int | None = member("Mean time of a reading of the clock.", unit="ns", default=None)
     failed: str = member("Reason for the failure; the completed points are kept.", default="")
+    link_bytes_per_s: float | None = member(
+        "Rate of the slowest interface, or of --link; null: unknown.", unit="bytes/s", default=None
+    )
 
 
 @described()

@@ -40,6 +40,8 @@ def _table(name: str, found: Sequence[Row], results: Results) -> Table:
         columns["busbw, MB/s"] = [row.busbw and f"{row.busbw:,.4g}" for row in found]
     else:
         columns["of bare"] = [_share(row, found, results) for row in found]
+        if benchmark.metric == "MB/s":
+            columns["of link"] = [_share_of_link(row) for row in found]
         columns["CPU, us"] = [_pair(row.cpu_ns, row.peer_cpu_ns, "{:.3g}", 1e3) for row in found]
         columns["context switches+"] = [_pair(row.switches, row.peer_switches) for row in found]
         columns["system calls+"] = [row.syscalls and f"{row.syscalls:.2g}" for row in found]
@@ -139,6 +141,14 @@ def _share(row: Row, found: Sequence[Row], results: Results) -> str | None:
     if row.route.transport == "shm" and row.metric == "MB/s" and row.figure and results.memcpy_bytes_per_s:
         return f"{percentage(1e6 * row.figure.value / results.memcpy_bytes_per_s)} of memcpy"
     return None
+
+
+def _share_of_link(row: Row) -> str | None:
+    """Return the share of the link's rate, which a link has in each direction."""
+    if row.figure is None or row.link_bytes_per_s is None:
+        return None
+    directions = 2 if row.point.benchmark == "bidirectional" else 1
+    return percentage(1e6 * row.figure.value / directions / row.link_bytes_per_s)
 
 
 def _fits(results: Results) -> Table:

@@ -29,6 +29,7 @@ from dlobd.micro.plan import BENCHMARKS, Point, Route
 from dlobd.micro.ranks import MPI_ALLREDUCE
 from dlobd.micro.request import Request
 from dlobd.micro.results import Launch
+from dlobd.run.progress import Progress
 from tests.namespaces import INTERFACE, hosts
 
 pytestmark = pytest.mark.timeout(240)
@@ -198,6 +199,15 @@ def test_a_capped_link_limits_the_bandwidth() -> None:
     (row,) = estimates.rows(results.Results(1, "", "", "", 2, None, (done,)))
     assert row.figure
     assert row.figure.value < 13.5  # 12.5 MB/s, and the burst of the queue
+
+
+def test_a_requested_link_is_the_ceiling() -> None:
+    """Without it, the rate of a virtual interface is unknown."""
+    request = Request(("bandwidth",), libraries=("sockets",), sizes="256K", seconds=0.2, launches=1)
+    for link, expected in (("100mbit", 12.5e6), ("", None)):
+        with Progress() as progress:
+            found = places.measure(request, "namespaces", link, progress)
+        assert [(one.failed, one.link_bytes_per_s) for one in found.launches] == [("", expected)]
 
 
 def test_the_host_of_a_capped_link_is_named() -> None:

@@ -312,6 +312,41 @@ def test_tables_compare_with_the_bare_socket_and_name_failures() -> None:
     assert any("p99 needs 1,000 samples" in note for note in rest)
 
 
+def test_bandwidths_are_shares_of_the_link() -> None:
+    """16 MiB in 16.8 ms are 1,000 MB/s."""
+    points = {point(MIB, name): [16 * MIB] * 10 for name in ("bandwidth", "bidirectional")}
+    rate = places.bytes_per_s("10gbit") or 0
+
+    def shares(*links: float | None) -> list[object]:
+        found = found_in(*(launch(k, SOCKETS, points, link_bytes_per_s=link) for k, link in enumerate(links)))
+        assert results.parsed(found.text()) == found
+        every = [
+            dict(zip((column.name for column in one.columns), one.rows[0], strict=True)) for one in table.tables(found)
+        ]
+        return [cells["of link"] for cells in every]
+
+    assert shares(rate, 2 * rate) == ["80 %", "80 %"], "of the slower link, in each direction"
+    assert shares(rate, None) == [None, None]
+    (latency,) = table.tables(found_in(launch(0, SOCKETS, {point(8): [1000]}, link_bytes_per_s=rate)))
+    assert "of link" not in [column.name for column in latency.columns]
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"),
+    [
+        ("1gbit", 125e6),
+        ("100Mbit", 12.5e6),
+        ("8000", 1000.0),
+        ("2.5kbps", 2500.0),
+        ("1mibit", 131072.0),
+        ("fast", None),
+        ("10%", None),
+    ],
+)
+def test_rates_of_links_are_those_of_tc(rate: str, expected: float | None) -> None:
+    assert places.bytes_per_s(rate) == expected
+
+
 # ---- requests
 
 
