@@ -90,11 +90,19 @@ def test_each_channel_carries_each_benchmark(library: str, channel: str) -> None
 
 
 def test_workers_call_all_servers() -> None:
-    (one,) = launched("sockets", "tcp", point("ps", "uniform"), count=5, servers=2).points
+    done = launched("sockets", "tcp", point("ps", "uniform"), count=5, servers=2)
+    (one,) = done.points
     servers, workers = one.ends[:2], one.ends[2:]
     assert [len(end.times_ns) for end in servers] == [0, 0]
     assert all(end.times_ns and len(end.batches_ns) for end in workers)
     assert len({len(end.times_ns) for end in workers}) == 1
+    calls = sum(len(end.times_ns) for end in workers)
+    used = [end.use for end in (*servers, *workers) if end.use]
+    assert [use.messages for use in used[:2]] == [calls // 2] * 2, "each server counts the calls of all workers once"
+    assert all(use.cpu_ns > 0 for use in used)
+    (row,) = estimates.rows(results.Results(1, "", "here", "", 8, None, (done,)))
+    assert row.peer_cpu_ns
+    assert row.peer_switches is not None
 
 
 @pytest.mark.parametrize(
