@@ -15,7 +15,6 @@ from dlobd.compare.permutation import Samples, holm, test
 from dlobd.compare.power import student_quantile
 from dlobd.micro.plan import BENCHMARKS, Point, Route
 from dlobd.micro.results import Launch, PointResult, Results
-from dlobd.micro.samples import Summary, summary
 
 CONFIDENCE = 0.95
 
@@ -120,7 +119,7 @@ def values(results: Results, route: Route, point: Point) -> list[float]:
 
 def _row(results: Results, route: Route, point: Point, found: Sequence[tuple[Launch, PointResult]]) -> Row:
     seen, links = [one for _, one in found], [launch.link_bytes_per_s for launch, _ in found]
-    summaries = [own for one in seen if (own := summary(one.times_ns, bool(point.rate)))]
+    summaries = [one.summary for one in seen if one.summary]
     scale = 0.5 if point.benchmark == "latency" else 1.0
 
     def estimate(name: str) -> Estimate | None:
@@ -148,8 +147,7 @@ def _row(results: Results, route: Route, point: Point, found: Sequence[tuple[Lau
 
 def _figure(point: Point, one: PointResult) -> float | None:
     """Return the figure of a launch: the median for times of calls, otherwise bytes or calls by time."""
-    found: Summary | None = summary(one.times_ns, bool(point.rate))
-    if found is None:
+    if (found := one.summary) is None:
         return None
     if point.benchmark == "ps":
         # each worker's own rate: their clocks may differ
@@ -260,8 +258,7 @@ def fit(results: Results, route: Route) -> Fit | None:
         if results.oversubscribed(launch):
             continue
         seen = [one for one in launch.points if one.point.benchmark == name and not one.point.rate]
-        summaries = [(one.point.payload.bytes, summary(one.times_ns)) for one in seen]
-        times = {size: found.p50 / share for size, found in summaries if found}
+        times = {one.point.payload.bytes: one.summary.p50 / share for one in seen if one.summary}
         if len(times) >= FEWEST_SIZES:
             fitted, error = alpha_beta(list(times), list(times.values()))
             fits.append(fitted)

@@ -3,13 +3,16 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dlobd import __version__
 from dlobd.errors import BundleError
 from dlobd.fields import decoded, described, json_schema, member, plain
+from dlobd.micro import samples
 from dlobd.micro.plan import Point, Route
+from dlobd.micro.samples import Summary
 from dlobd.micro.use import Use
 from dlobd.record.run import Plane
 
@@ -29,8 +32,12 @@ class Figures:
     use: Use | None = member("Resource use of the timed sections; null: unknown.", default=None)
 
 
+class _WithDict:
+    """Base class with a `__dict__`, which cached properties need, and which a class with slots has not."""
+
+
 @described()
-class PointResult:
+class PointResult(_WithDict):
     """Figures of all processes at one point."""
 
     point: Point = member("Benchmark, payload and limits.")
@@ -43,6 +50,11 @@ class PointResult:
         if self.point.benchmark == "exchange":
             return [max(times) for times in zip(*every, strict=False)]
         return [time_ns for times in every for time_ns in times]
+
+    @cached_property
+    def summary(self) -> Summary | None:
+        """Summary of the times; None without times. It is made once, because tables and pictures share it."""
+        return samples.summary(self.times_ns, open_loop=bool(self.point.rate))
 
     @property
     def bad(self) -> int:
