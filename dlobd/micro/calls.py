@@ -2,12 +2,17 @@
 
 A call is a message and an answer of ANSWER_BYTES. All workers start a batch together, after they have met, so that a
 batch has the load of all workers. A server keeps the messages of a batch, and verifies them after its last answer.
+
+A server has a thread per worker, and its resource use is that of the process. It is measured once per batch: from the
+time when the last thread is ready, before any worker begins, to the last answer of the last thread. Only then do the
+threads verify, so that verification is no part of it, and does not compete with the calls of slower workers.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
+from threading import Barrier
 from typing import TypeVar
 
 from dlobd.micro.loops import Link, Samples
@@ -70,18 +75,24 @@ def _called(link: Link, point: Point, count: int) -> list[int]:
 
 def serve(links: Sequence[Link], point: Point) -> int:
     """Run a server with a thread per worker; return the number of messages that failed verification."""
-    return sum(_together([partial(_served, link, point, len(links)) for link in links]))
+    workers, meter = len(links), links[0].meter
+    count = calls_of_a_batch(point, workers)
+    ready = Barrier(workers, meter.start)
+    served = {True: Barrier(workers, partial(meter.stop, workers * count)), False: Barrier(workers)}
+    return sum(_together([partial(_served, link, point, count, ready, served) for link in links]))
 
 
-def _served(link: Link, point: Point, workers: int) -> int:
+def _served(link: Link, point: Point, count: int, ready: Barrier, served: Mapping[bool, Barrier]) -> int:
     carrier, content = Carrier(link.connection, point.payload, link.deadline_s), Content(point.payload)
-    slots = [Message(point.payload) for _ in range(calls_of_a_batch(point, workers))]
+    slots = [Message(point.payload) for _ in range(count)]
     bad = 0
-    for _ in link.orders():
+    for _, recorded in link.orders():
+        ready.wait()
         link.answer()
         for slot in slots:
             carrier.recv(slot)
             link.answer()
+        served[recorded].wait()
         wrong = 0
         for number, slot in enumerate(slots):
             wrong += content.differs(slot, number)

@@ -5,7 +5,7 @@
     ─► {"values": [...]}
     ◄─ {"ready": text}                        driver: the address of the key-value store
     ◄─ {"point": number, ...}                 figures of a point, as soon as it has ended
-    ◄─ {"ended": evidence}                    transport evidence, clock; or {"failed": line}
+    ◄─ {"ended": evidence}                    transport evidence, clock, link; or {"failed": line}
 
 Arrays, secrets and addresses are data: nothing is unpickled.
 """
@@ -29,10 +29,10 @@ from dlobd.hadoop.embedded.processes import die_with_parent
 from dlobd.micro import calls, loops
 from dlobd.micro.bare import BareChannel
 from dlobd.micro.loops import Link, Samples
-from dlobd.micro.plan import BARE, DRIVER, Point, Role
+from dlobd.micro.plan import BARE, DRIVER, Point, Role, Route
 from dlobd.micro.use import Meter
 from dlobd.network.channels.base import ChannelError, OpenChannel
-from dlobd.network.channels.ip import local_address
+from dlobd.network.channels.ip import local_address, resolve
 from dlobd.network.verdict.evidence import Snapshot, record
 
 RANK_BYTES = 8
@@ -98,7 +98,7 @@ def _run(role: Role, pipe: _Pipe) -> None:
         for number, point in enumerate(role.points):
             _report(pipe, number, rank.measure(point, meet), meter)
         rank.close()
-        pipe.write({"ended": {"clock": clock(), "version": __version__}})
+        pipe.write({"ended": _facts(role.route)})
         return
     channel = _opened(role)
     links = _connected(role, channel, meet, meter)
@@ -118,7 +118,7 @@ def _run(role: Role, pipe: _Pipe) -> None:
     found = record(role.rank, route.library, before, lanes=lanes, traffic=traffic, addresses=addresses)
     meet("end", "")  # the counters of a connection are gone when either end closes it
     channel.close()
-    pipe.write({"ended": {"transport": found, "clock": clock(), "version": __version__}})
+    pipe.write({"ended": {"transport": found, **_facts(role.route)}})
 
 
 def _opened(role: Role) -> OpenChannel:
@@ -175,6 +175,14 @@ def _report(pipe: _Pipe, number: int, samples: Samples, meter: Meter, batches_ns
             "use": meter.taken(),
         }
     )
+
+
+def _facts(route: Route) -> dict[str, Any]:
+    """Return clock, version and link rate of this host; the rate is None if the kernel reports none."""
+    link_bytes_per_s = None
+    if over_ip(route.transport) and (speed := resolve(route.transport, route.device)[0].speed_mbit_per_s):
+        link_bytes_per_s = speed * 1e6 / 8
+    return {"clock": clock(), "version": __version__, "link_bytes_per_s": link_bytes_per_s}
 
 
 def clock() -> dict[str, int]:

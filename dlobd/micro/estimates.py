@@ -14,8 +14,7 @@ import numpy as np
 from dlobd.compare.permutation import Samples, holm, test
 from dlobd.compare.power import student_quantile
 from dlobd.micro.plan import BENCHMARKS, Point, Route
-from dlobd.micro.results import PointResult, Results
-from dlobd.micro.samples import Summary, summary
+from dlobd.micro.results import Launch, PointResult, Results
 
 CONFIDENCE = 0.95
 
@@ -61,6 +60,9 @@ class Row:
 
     Times are per call, one way for a latency, in nanoseconds. `figure` has the benchmark's metric: microseconds,
     milliseconds, MB/s (10^6 bytes) or calls per second.
+
+    processes: number of processes, such as ranks; `oversubscribed`: True if a host has less cores.
+    link_bytes_per_s: rate of the slowest link; None if it is unknown.
     """
 
     route: Route
@@ -70,6 +72,9 @@ class Row:
     warm_up: int
     steady: bool
     bad: int
+    processes: int
+    oversubscribed: bool
+    link_bytes_per_s: float | None
     figure: Estimate | None
     mean: Estimate | None
     p50: Estimate | None
@@ -84,26 +89,37 @@ class Row:
     def metric(self) -> str:
         return BENCHMARKS[self.point.benchmark].metric
 
+    @property
+    def algbw(self) -> float | None:
+        """Bytes of the array, or of all gradients, by the time of an exchange: nccl-tests' algbw, in MB/s."""
+        if self.point.benchmark != "exchange" or not self.figure:
+            return None
+        return self.point.payload.bytes / (1e3 * self.figure.value)
+
+    @property
+    def busbw(self) -> float | None:
+        """nccl-tests' busbw of an all-reduce in MB/s: with n ranks, algbw * 2 (n - 1) / n.
+
+        It is what each rank sends and receives in a ring. Parameter servers have other transfers: a rank sends and
+        receives all bytes, and a server those of all ranks. Their busbw compares times, and is no load of a link.
+        """
+        return self.algbw and self.algbw * 2 * (self.processes - 1) / self.processes
+
 
 def rows(results: Results) -> list[Row]:
     """Return one row per route and point."""
-    found = []
-    for point in results.points():
-        for route in results.routes():
-            seen = [one for launch in results.of(route) for one in launch.points if one.point == point]
-            if seen:
-                found.append(_row(route, point, seen))
-    return found
+    every = [(route, point, results.at(route, point)) for point in results.points() for route in results.routes()]
+    return [_row(results, route, point, seen) for route, point, seen in every if seen]
 
 
 def values(results: Results, route: Route, point: Point) -> list[float]:
     """Return the figure of each launch, in the benchmark's metric."""
-    seen = [one for launch in results.of(route) for one in launch.points if one.point == point]
-    return [figure for one in seen if (figure := _figure(point, one)) is not None]
+    return [figure for _, one in results.at(route, point) if (figure := _figure(point, one)) is not None]
 
 
-def _row(route: Route, point: Point, seen: Sequence[PointResult]) -> Row:
-    summaries = [found for one in seen if (found := summary(one.times_ns, bool(point.rate)))]
+def _row(results: Results, route: Route, point: Point, found: Sequence[tuple[Launch, PointResult]]) -> Row:
+    seen, links = [one for _, one in found], [launch.link_bytes_per_s for launch, _ in found]
+    summaries = [one.summary for one in seen if one.summary]
     scale = 0.5 if point.benchmark == "latency" else 1.0
 
     def estimate(name: str) -> Estimate | None:
@@ -118,6 +134,9 @@ def _row(route: Route, point: Point, seen: Sequence[PointResult]) -> Row:
         max((one.warm_up for one in summaries), default=0),
         all(one.steady for one in summaries),
         sum(one.bad for one in seen),
+        max(len(one.ends) for one in seen),
+        any(results.oversubscribed(launch) for launch, _ in found),
+        min((rate for rate in links if rate), default=None) if None not in links else None,
         over_launches(_figure(point, one) for one in seen),
         estimate("mean"),
         estimate("p50"),
@@ -128,8 +147,7 @@ def _row(route: Route, point: Point, seen: Sequence[PointResult]) -> Row:
 
 def _figure(point: Point, one: PointResult) -> float | None:
     """Return the figure of a launch: the median for times of calls, otherwise bytes or calls by time."""
-    found: Summary | None = summary(one.times_ns, bool(point.rate))
-    if found is None:
+    if (found := one.summary) is None:
         return None
     if point.benchmark == "ps":
         # each worker's own rate: their clocks may differ
@@ -201,10 +219,9 @@ def _pairs(results: Results, first: Route, second: Route, point: Point) -> list[
     sides: list[dict[int, float]] = []
     for route in (first, second):
         one = {}
-        for launch in results.of(route):
-            for seen in launch.points:
-                if seen.point == point and (figure := _figure(point, seen)):
-                    one[launch.number] = figure
+        for launch, seen in results.at(route, point):
+            if figure := _figure(point, seen):
+                one[launch.number] = figure
         sides.append(one)
     return [(sides[0][number], sides[1][number]) for number in sorted(sides[0].keys() & sides[1].keys())]
 
@@ -214,7 +231,7 @@ def _pairs(results: Results, first: Route, second: Route, point: Point) -> list[
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Time of a message of n bytes = alpha + n * beta (Hockney 1994), with intervals over launches.
+    """Time of a message, or of an exchange, of n bytes = alpha + n * beta (Hockney 1994), with intervals over launches.
 
     alpha: nanoseconds; beta: nanoseconds per byte.
     error: median relative difference of the measured times.
@@ -230,13 +247,18 @@ FEWEST_SIZES = 3
 
 
 def fit(results: Results, route: Route) -> Fit | None:
-    """Fit the one-way latencies of a route in each launch; None with fewer than FEWEST_SIZES sizes."""
+    """Fit the one-way latencies, or the exchanges, of a route in each launch; None with fewer than FEWEST_SIZES sizes.
+
+    Launches with more processes than cores are left out: their times include waits for a core.
+    """
+    name, share = ("exchange", 1) if route.exchange else ("latency", 2)
     fits, errors = [], []
     sizes: set[int] = set()
     for launch in results.of(route):
-        seen = [one for one in launch.points if one.point.benchmark == "latency" and not one.point.rate]
-        summaries = [(one.point.payload.bytes, summary(one.times_ns)) for one in seen]
-        times = {size: found.p50 / 2 for size, found in summaries if found}
+        if results.oversubscribed(launch):
+            continue
+        seen = [one for one in launch.points if one.point.benchmark == name and not one.point.rate]
+        times = {one.point.payload.bytes: one.summary.p50 / share for one in seen if one.summary}
         if len(times) >= FEWEST_SIZES:
             fitted, error = alpha_beta(list(times), list(times.values()))
             fits.append(fitted)

@@ -185,6 +185,7 @@ class _Coordinator:
             if len(figures) == count
         )
         clocks: Mapping[str, int] = next(iter(self._ended.values()), {}).get("clock", {})
+        links = [one["link_bytes_per_s"] for one in self._ended.values()]
         return Launch(
             self._number,
             self._plan.route,
@@ -194,6 +195,7 @@ class _Coordinator:
             clocks.get("resolution_ns"),
             clocks.get("cost_ns"),
             failed,
+            min(links) if links and None not in links else None,
         )
 
     def _transport(self) -> tuple[Plane | None, int | None]:

@@ -9,8 +9,8 @@ from dlobd import __version__
 from dlobd.micro.estimates import Estimate, Fit, Row, fit, over_launches, rows
 from dlobd.micro.plan import BENCHMARKS, Point, Route
 from dlobd.micro.results import Results
-from dlobd.micro.samples import summary, supports
-from dlobd.micro.table import described, notes, tables, unit
+from dlobd.micro.samples import supports
+from dlobd.micro.table import described, marked, notes, tables, unit
 from dlobd.report.page import render
 
 MOST_SAMPLES = 200
@@ -70,8 +70,8 @@ def _times(results: Results) -> Times:
     times: Times = {}
     for launch in results.launches:
         for one in launch.points:
-            if found := summary(one.times_ns, bool(one.point.rate)):
-                steady = np.asarray(one.times_ns[found.warm_up :], float) / _time(one.point)[0]
+            if one.summary:
+                steady = np.asarray(one.times_ns[one.summary.warm_up :], float) / _time(one.point)[0]
                 times.setdefault((launch.route, one.point), []).append(steady)
     return times
 
@@ -97,7 +97,7 @@ def _panel(name: str, found: Sequence[Row], routes: Sequence[Route], times: Time
 
     def cells(estimates: Iterable[tuple[Row, Estimate | None]]) -> list[tuple[object, ...]]:
         return [
-            (routes.index(row.route), row.point.payload.bytes, described(row.point), one.value, one.low, one.high)
+            (routes.index(row.route), row.point.payload.bytes, marked(row), one.value, one.low, one.high)
             for row, one in estimates
             if one
         ]

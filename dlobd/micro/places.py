@@ -1,6 +1,7 @@
 """Places of the processes: this machine, network namespaces, agents, tasks of Spark, or a job on a YARN cluster."""
 
 import os
+import re
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,15 +16,17 @@ from dlobd.micro import agent, results, spark, study
 from dlobd.micro.hosts import HERE, INTERFACE, hosts
 from dlobd.micro.launch import Plan, Site, local_sites
 from dlobd.micro.request import Request
-from dlobd.micro.results import Results
+from dlobd.micro.results import NAMESPACES, THIS, Results
 from dlobd.paths import shipped
 from dlobd.run import provenance, runner
 from dlobd.run.place.external import ExternalCluster
 from dlobd.run.progress import Progress
 
-THIS, NAMESPACES, SPARK, YARN = "here", "namespaces", "spark", "yarn"
+SPARK, YARN = "spark", "yarn"
 
 INTERRUPTED = "Interrupted: not all launches ran."
+
+_RATE = re.compile(r"(?P<number>\d+(\.\d+)?)((?P<prefix>[kmgt])(?P<binary>i)?)?(?P<unit>bit|bps)?")
 
 SECRET = "DLOBD_MICRO_SECRET"
 """Environment variable with the secret of agents and coordinator."""
@@ -53,6 +56,9 @@ def measure(request: Request, on: str, link: str, progress: Progress) -> Results
             found = study.run(found, work, request.repeats, progress, stopped)
         finally:
             signal.signal(signal.SIGINT, before)
+    if link and (rate := bytes_per_s(link)):
+        over_link = (replace(one, link_bytes_per_s=rate) if one.route.device else one for one in found.launches)
+        found = replace(found, launches=tuple(over_link))
     return replace(found, notes=(*found.notes, INTERRUPTED)) if stopped.is_set() else found
 
 
@@ -73,6 +79,16 @@ def measure_on_yarn(
         why = bundle.read().reason or "its output has no results"
         raise RunFailed(f"The job on YARN failed: {why}", f"dlobd show {bundle.path}")
     return results.parsed(found)
+
+
+def bytes_per_s(rate: str) -> float | None:
+    """Return a rate in the syntax of tc(8), such as 1gbit, in bytes per second; None if it is no such rate."""
+    found = _RATE.fullmatch(rate.lower())
+    if not found:
+        return None
+    base = 1024 if found["binary"] else 1000
+    value: float = float(found["number"]) * base ** " kmgt".index(found["prefix"] or " ")
+    return value if found["unit"] == "bps" else value / 8
 
 
 def secret() -> bytes:

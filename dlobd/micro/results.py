@@ -1,18 +1,23 @@
 """Results of micro-benchmarks: raw times of all launches, as JSON with a schema."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dlobd import __version__
 from dlobd.errors import BundleError
 from dlobd.fields import decoded, described, json_schema, member, plain
+from dlobd.micro import samples
 from dlobd.micro.plan import Point, Route
+from dlobd.micro.samples import Summary
 from dlobd.micro.use import Use
 from dlobd.record.run import Plane
 
 SCHEMA = 1  # version of the format
+THIS, NAMESPACES = "here", "namespaces"  # places on this machine
 BEGIN = '{"schema":'  # start of the JSON text, by which it is found in the output of a job
 
 
@@ -27,8 +32,12 @@ class Figures:
     use: Use | None = member("Resource use of the timed sections; null: unknown.", default=None)
 
 
+class _WithDict:
+    """Base class with a `__dict__`, which cached properties need, and which a class with slots has not."""
+
+
 @described()
-class PointResult:
+class PointResult(_WithDict):
     """Figures of all processes at one point."""
 
     point: Point = member("Benchmark, payload and limits.")
@@ -41,6 +50,11 @@ class PointResult:
         if self.point.benchmark == "exchange":
             return [max(times) for times in zip(*every, strict=False)]
         return [time_ns for times in every for time_ns in times]
+
+    @cached_property
+    def summary(self) -> Summary | None:
+        """Summary of the times; None without times. It is made once, because tables and pictures share it."""
+        return samples.summary(self.times_ns, open_loop=bool(self.point.rate))
 
     @property
     def bad(self) -> int:
@@ -61,6 +75,9 @@ class Launch:
     clock_resolution_ns: int | None = member("Smallest step of the clock.", unit="ns", default=None)
     clock_cost_ns: int | None = member("Mean time of a reading of the clock.", unit="ns", default=None)
     failed: str = member("Reason for the failure; the completed points are kept.", default="")
+    link_bytes_per_s: float | None = member(
+        "Rate of the slowest interface, or of --link; null: unknown.", unit="bytes/s", default=None
+    )
 
 
 @described()
@@ -82,6 +99,16 @@ class Results:
 
     def of(self, route: Route) -> Iterator[Launch]:
         return (launch for launch in self.launches if launch.route == route)
+
+    def at(self, route: Route, point: Point) -> list[tuple[Launch, PointResult]]:
+        """Return the launches of a route that completed a point, with their figures."""
+        return [(launch, one) for launch in self.of(route) for one in launch.points if one.point == point]
+
+    def oversubscribed(self, launch: Launch) -> bool:
+        """Return True if a host has more processes of the launch than cores. Network namespaces are one host."""
+        one_host = self.place in (THIS, NAMESPACES)
+        most = len(launch.hosts) if one_host else max(Counter(launch.hosts).values(), default=0)
+        return most > self.cores
 
     def points(self) -> list[Point]:
         """Return the points in the order of the plans."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from dlobd.experiment import channels
 from dlobd.micro.estimates import Comparison, Estimate, Row, fit, over_launches, rows, values
 from dlobd.micro.payload import MIB
 from dlobd.micro.plan import BARE, BENCHMARKS, Benchmark, Point, Route
@@ -26,30 +27,28 @@ def tables(results: Results) -> list[Table]:
 
 def _table(name: str, found: Sequence[Row], results: Results) -> Table:
     benchmark = BENCHMARKS[name]
-    cells = []
-    for row in found:
-        p99 = row.p99 and f"{row.p99.value / (1e6 if benchmark.metric == 'ms' else 1e3):.4g}"
-        ends = "/".join("-" if ns is None else f"{ns / 1e3:.3g}" for ns in (row.cpu_ns, row.peer_cpu_ns))
-        cells.append(
-            (
-                described(row.point),
-                row.route.label,
-                row.figure and f"{row.figure.value:,.4g}",
-                interval(row.figure),
-                p99,
-                _share(row, found, results),
-                ends,
-                row.samples,
-                row.warm_up if row.steady else "not steady",
-                _pair(row.switches, row.peer_switches),
-                None if row.syscalls is None else f"{row.syscalls:.2g}",
-            )
-        )
-    heads = (
-        f"payload | channel | {unit(benchmark)} | 95 % interval | p99 | of bare | CPU, us | samples:number+ | warm-up+ "
-        "| context switches+ | system calls+"
-    )
-    return Table(f"{name.capitalize()}: {benchmark.title}", heads, cells)
+    scale = 1e6 if benchmark.metric == "ms" else 1e3
+    columns: dict[str, list[object]] = {
+        "payload": [marked(row) for row in found],
+        "channel": [row.route.label for row in found],
+        unit(benchmark): [row.figure and f"{row.figure.value:,.4g}" for row in found],
+        "95 % interval": [interval(row.figure) for row in found],
+        "p99": [row.p99 and f"{row.p99.value / scale:.4g}" for row in found],
+    }
+    if name == "exchange":
+        columns["algbw, MB/s"] = [row.algbw and f"{row.algbw:,.4g}" for row in found]
+        columns["busbw, MB/s"] = [row.busbw and f"{row.busbw:,.4g}" for row in found]
+    else:
+        columns["of bare"] = [_share(row, found, results) for row in found]
+        if benchmark.metric == "MB/s":
+            columns["of link"] = [_share_of_link(row) for row in found]
+        columns["CPU, us"] = [_pair(row.cpu_ns, row.peer_cpu_ns, "{:.3g}", 1e3) for row in found]
+        columns["context switches+"] = [_pair(row.switches, row.peer_switches) for row in found]
+        columns["system calls+"] = [row.syscalls and f"{row.syscalls:.2g}" for row in found]
+    columns["samples:number+"] = [row.samples for row in found]
+    columns["warm-up+"] = [row.warm_up if row.steady else "not steady" for row in found]
+    rows = list(zip(*columns.values(), strict=True))
+    return Table(f"{name.capitalize()}: {benchmark.title}", " | ".join(columns), rows)
 
 
 def unit(benchmark: Benchmark) -> str:
@@ -113,6 +112,11 @@ def described(point: Point) -> str:
     return ", ".join(parts)
 
 
+def marked(row: Row) -> str:
+    """Return the payload of a row, with a mark if it had more processes than cores."""
+    return f"{described(row.point)}, oversubscribed" if row.oversubscribed else described(row.point)
+
+
 def interval(found: Estimate | None) -> str:
     """Format the interval of an estimate, with its number of launches."""
     if found is None:
@@ -122,8 +126,8 @@ def interval(found: Estimate | None) -> str:
     return f"{found.low:,.4g} to {found.high:,.4g} (n={found.launches})"
 
 
-def _pair(first: float | None, second: float | None) -> str:
-    return "/".join("-" if value is None else f"{value:.2g}" for value in (first, second))
+def _pair(first: float | None, second: float | None, form: str = "{:.2g}", scale: float = 1.0) -> str:
+    return "/".join("-" if value is None else form.format(value / scale) for value in (first, second))
 
 
 def _share(row: Row, found: Sequence[Row], results: Results) -> str | None:
@@ -137,6 +141,14 @@ def _share(row: Row, found: Sequence[Row], results: Results) -> str | None:
     if row.route.transport == "shm" and row.metric == "MB/s" and row.figure and results.memcpy_bytes_per_s:
         return f"{percentage(1e6 * row.figure.value / results.memcpy_bytes_per_s)} of memcpy"
     return None
+
+
+def _share_of_link(row: Row) -> str | None:
+    """Return the share of the link's rate, which a link has in each direction."""
+    if row.figure is None or row.link_bytes_per_s is None:
+        return None
+    directions = 2 if row.point.benchmark == "bidirectional" else 1
+    return percentage(1e6 * row.figure.value / directions / row.link_bytes_per_s)
 
 
 def _fits(results: Results) -> Table:
@@ -154,7 +166,7 @@ def _fits(results: Results) -> Table:
         if one
     ]
     heads = "channel | alpha, us | 95 % interval | 1/beta, MB/s | median error | sizes:number"
-    return Table("Fit: time of a message = alpha + bytes * beta", heads, cells)
+    return Table("Fit: time of a message, or of an exchange = alpha + bytes * beta", heads, cells)
 
 
 def comparison(found: Sequence[Comparison], first: Route, second: Route) -> Table:
@@ -202,8 +214,10 @@ def notes(results: Results) -> Iterator[str]:
         yield f"Transport shown by the kernel's counters: {', '.join(sorted(used))}."
     if any(row.p99 is None and row.samples for row in found):
         yield f"p99 needs {fewest(0.99):,} samples per launch; with fewer it is withheld."
-    if any(len(launch.hosts) > results.cores for launch in results.launches):
-        yield f"More processes than the {results.cores} cores: their figures show waits for a core too."
+    if any(row.oversubscribed for row in found):
+        yield f"Oversubscribed: more processes than the {results.cores} cores of a host. Fits leave these rows out."
+    if any(row.busbw and row.route.exchange in channels.SERVED for row in found):
+        yield "busbw of parameter servers compares times; their links carry other bytes than those of an all-reduce."
     large = [row for row in found if row.route.library == "grpc" and row.point.payload.bytes > GRPC_LIMIT_BYTES]
     if large:
         yield "grpc: its default limit of 4 MiB per message was raised."

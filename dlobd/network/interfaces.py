@@ -20,6 +20,7 @@ from dlobd.errors import SetupError, UsageError
 from dlobd.network.devices import read_number, read_text
 
 SYSFS = Path("/sys/class/net")
+VIRTUAL = Path("/sys/devices/virtual")
 ETHERNET = 1
 INFINIBAND = 32
 LOOPBACK = 772
@@ -36,7 +37,7 @@ class Interface:
     state: str | None  # up, down, lowerlayerdown ...; loopback and tunnels are `unknown` while they are up
     addresses: tuple[str, ...]  # IPv4 addresses
     mtu_bytes: int | None
-    speed_mbit_per_s: int | None  # None also for virtual interfaces
+    speed_mbit_per_s: int | None  # None also for virtual interfaces without another one below, such as veth
     mode: str = ""  # mode of IP over InfiniBand, datagram or connected; empty for other interfaces
 
     @property
@@ -162,6 +163,9 @@ def carrying(local: str, remote: str) -> Interface | None:
 
 def _interface(path: Path, addresses: tuple[str, ...]) -> Interface:
     speed = read_number(path / "speed")
+    # veth and tun report a nominal 10 Gbit/s; a bond or VLAN has the speed of the interfaces below it
+    if VIRTUAL in path.resolve().parents and not any(path.glob("lower_*")):
+        speed = None
     return Interface(
         name=path.name,
         type=read_number(path / "type"),

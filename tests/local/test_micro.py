@@ -29,6 +29,7 @@ from dlobd.micro.plan import BENCHMARKS, Point, Route
 from dlobd.micro.ranks import MPI_ALLREDUCE
 from dlobd.micro.request import Request
 from dlobd.micro.results import Launch
+from dlobd.run.progress import Progress
 from tests.namespaces import INTERFACE, hosts
 
 pytestmark = pytest.mark.timeout(240)
@@ -89,11 +90,19 @@ def test_each_channel_carries_each_benchmark(library: str, channel: str) -> None
 
 
 def test_workers_call_all_servers() -> None:
-    (one,) = launched("sockets", "tcp", point("ps", "uniform"), count=5, servers=2).points
+    done = launched("sockets", "tcp", point("ps", "uniform"), count=5, servers=2)
+    (one,) = done.points
     servers, workers = one.ends[:2], one.ends[2:]
     assert [len(end.times_ns) for end in servers] == [0, 0]
     assert all(end.times_ns and len(end.batches_ns) for end in workers)
     assert len({len(end.times_ns) for end in workers}) == 1
+    calls = sum(len(end.times_ns) for end in workers)
+    used = [end.use for end in (*servers, *workers) if end.use]
+    assert [use.messages for use in used[:2]] == [calls // 2] * 2, "each server counts the calls of all workers once"
+    assert all(use.cpu_ns > 0 for use in used)
+    (row,) = estimates.rows(results.Results(1, "", "here", "", 8, None, (done,)))
+    assert row.peer_cpu_ns
+    assert row.peer_switches is not None
 
 
 @pytest.mark.parametrize(
@@ -198,6 +207,15 @@ def test_a_capped_link_limits_the_bandwidth() -> None:
     (row,) = estimates.rows(results.Results(1, "", "", "", 2, None, (done,)))
     assert row.figure
     assert row.figure.value < 13.5  # 12.5 MB/s, and the burst of the queue
+
+
+def test_a_requested_link_is_the_ceiling() -> None:
+    """Without it, the rate of a virtual interface is unknown."""
+    request = Request(("bandwidth",), libraries=("sockets",), sizes="256K", seconds=0.2, launches=1)
+    for link, expected in (("100mbit", 12.5e6), ("", None)):
+        with Progress() as progress:
+            found = places.measure(request, "namespaces", link, progress)
+        assert [(one.failed, one.link_bytes_per_s) for one in found.launches] == [("", expected)]
 
 
 def test_the_host_of_a_capped_link_is_named() -> None:

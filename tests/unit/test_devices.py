@@ -101,6 +101,20 @@ def test_an_interface_has_the_values_of_the_kernel(tree: Path) -> None:
     assert (lo.kind, lo.up) == ("loopback", True)
 
 
+def test_the_nominal_speed_of_a_virtual_interface_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pair of veth reports 10,000 Mbit/s; a bond has the speed of its interfaces."""
+    monkeypatch.setattr(interfaces, "VIRTUAL", tmp_path / "devices/virtual")
+    for name, place in (("bond0", "virtual"), ("eth0", "pci"), ("veth0", "virtual")):
+        device = tmp_path / "devices" / place / "net" / name
+        device.mkdir(parents=True)
+        (device / "speed").write_text("10000\n")
+        (tmp_path / "net").mkdir(exist_ok=True)
+        (tmp_path / "net" / name).symlink_to(device)
+    (tmp_path / "net/bond0/lower_eth0").symlink_to(tmp_path / "net/eth0")
+    found = interfaces.interfaces(tmp_path / "net", {})
+    assert [one.speed_mbit_per_s for one in found] == [10_000, 10_000, None]
+
+
 def test_unreadable_values_are_none(tmp_path: Path) -> None:
     (tmp_path / "x0").mkdir()
     (tmp_path / "y0").mkdir()

@@ -230,6 +230,44 @@ def test_the_fit_finds_alpha_and_beta() -> None:
     assert estimates.fit(found_in(few), SOCKETS) is None
 
 
+def exchanged(number: int, ranks: int, sizes: Sequence[int], exchange: str = "ring") -> Launch:
+    """Return a launch of ranks, with calls of 1 ms and 10 ns per byte."""
+    points = tuple(
+        PointResult(point(size, "exchange"), tuple(Figures(rank, (10**6 + 10 * size,) * 10) for rank in range(ranks)))
+        for size in sizes
+    )
+    return Launch(number, Route("tcp", "sockets", exchange), tuple(map(str, range(ranks))), points)
+
+
+def test_an_exchange_has_the_bandwidths_of_nccl_tests() -> None:
+    """PERFORMANCE.md of nccl-tests: algbw = size / time, and busbw = algbw * 2 (n - 1) / n."""
+    found = replace(found_in(exchanged(0, 4, [10**6])), cores=4)
+    (row,) = estimates.rows(found)
+    assert row.algbw == pytest.approx(10**6 / 0.011 / 1e6)
+    assert row.busbw == pytest.approx(1.5 * 10**6 / 0.011 / 1e6)
+    (shown,) = table.tables(found)
+    cells = dict(zip((column.name for column in shown.columns), shown.rows[0], strict=True))
+    assert (cells["ms"], cells["algbw, MB/s"], cells["busbw, MB/s"]) == ("11", "90.91", "136.4")
+    assert "busbw of parameter servers" not in " ".join(table.notes(found))
+    assert "busbw of parameter servers" in " ".join(table.notes(found_in(exchanged(0, 2, [8], "ps"))))
+    (latency,) = estimates.rows(found_in(launch(0, SOCKETS, {point(8): [1000]})))
+    assert (latency.algbw, latency.busbw) == (None, None)
+
+
+def test_oversubscribed_rows_are_marked_and_not_fitted() -> None:
+    sizes = (8, MIB, 4 * MIB)
+    both = found_in(exchanged(0, 2, sizes), exchanged(0, 3, sizes, "halving-doubling"))
+    exchanges, fits = table.tables(both)
+    marks = {row[1]: row[0] for row in exchanges.rows if str(row[0]).startswith("8 B")}
+    assert marks == {"ring (sockets) tcp": "8 B", "halving-doubling (sockets) tcp": "8 B, oversubscribed"}
+    ((label, alpha, *_, count),) = fits.rows
+    assert (label, alpha, count) == ("ring (sockets) tcp", "1000", 3)
+    assert "more processes than the 2 cores of a host" in " ".join(table.notes(both))
+    on_hosts = replace(both, place="a:1,b:1")
+    assert not on_hosts.oversubscribed(both.launches[1]), "each rank has a host"
+    assert on_hosts.oversubscribed(replace(both.launches[1], hosts=("a",) * 3))
+
+
 def test_the_median_of_a_launch_is_the_figure_not_its_mean() -> None:
     times = [1000] * 99 + [10**6]
     assert estimates.values(found_in(launch(0, SOCKETS, {point(8): times})), SOCKETS, point(8)) == [0.5]
@@ -272,6 +310,41 @@ def test_tables_compare_with_the_bare_socket_and_name_failures() -> None:
     assert first == "FAILED: launch 2 of sockets tcp: process 1 on a is gone: killed (0 points kept)."
     assert any("500 bytes" in note for note in rest)
     assert any("p99 needs 1,000 samples" in note for note in rest)
+
+
+def test_bandwidths_are_shares_of_the_link() -> None:
+    """16 MiB in 16.8 ms are 1,000 MB/s."""
+    points = {point(MIB, name): [16 * MIB] * 10 for name in ("bandwidth", "bidirectional")}
+    rate = places.bytes_per_s("10gbit") or 0
+
+    def shares(*links: float | None) -> list[object]:
+        found = found_in(*(launch(k, SOCKETS, points, link_bytes_per_s=link) for k, link in enumerate(links)))
+        assert results.parsed(found.text()) == found
+        every = [
+            dict(zip((column.name for column in one.columns), one.rows[0], strict=True)) for one in table.tables(found)
+        ]
+        return [cells["of link"] for cells in every]
+
+    assert shares(rate, 2 * rate) == ["80 %", "80 %"], "of the slower link, in each direction"
+    assert shares(rate, None) == [None, None]
+    (latency,) = table.tables(found_in(launch(0, SOCKETS, {point(8): [1000]}, link_bytes_per_s=rate)))
+    assert "of link" not in [column.name for column in latency.columns]
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"),
+    [
+        ("1gbit", 125e6),
+        ("100Mbit", 12.5e6),
+        ("8000", 1000.0),
+        ("2.5kbps", 2500.0),
+        ("1mibit", 131072.0),
+        ("fast", None),
+        ("10%", None),
+    ],
+)
+def test_rates_of_links_are_those_of_tc(rate: str, expected: float | None) -> None:
+    assert places.bytes_per_s(rate) == expected
 
 
 # ---- requests

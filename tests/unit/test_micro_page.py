@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from typing import Any
 import pytest
 
 from dlobd.errors import UsageError
+from dlobd.micro import estimates, samples
 from dlobd.micro import results as micro_results
 from dlobd.micro.page import MOST_SAMPLES, page
 from dlobd.micro.payload import payload
 from dlobd.micro.plan import Point, Route
 from dlobd.micro.results import Figures, Launch, PointResult, Results
+from dlobd.micro.samples import Summary
 from dlobd.micro.table import tables
 
 HOSTILE = "</script><b>"
@@ -66,6 +69,22 @@ def test_the_page_has_all_figures_of_the_tables_without_scripts() -> None:
         assert all(value in words for row in one.rows for value in row if isinstance(value, str))
     assert "FAILED: launch 3" in words
     assert f"CPU {HOSTILE}" in words
+
+
+def test_each_launch_is_summarised_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    summary = samples.summary
+
+    def counting(times_ns: Sequence[int], open_loop: bool = False) -> Summary | None:
+        counted.append(len(times_ns))
+        return summary(times_ns, open_loop)
+
+    monkeypatch.setattr(samples, "summary", counting)
+    made = _results()
+    page(made)
+    tables(made)
+    estimates.compare(made, *ROUTES[:2])
+    assert len(counted) == len({id(one) for launch in made.launches for one in launch.points})
 
 
 def test_hostile_names_are_escaped() -> None:
