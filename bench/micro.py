@@ -27,7 +27,7 @@ from dlobd.experiment import channels
 from dlobd.fields import decoded, plain
 from dlobd.micro import estimates, results, study, table
 from dlobd.micro.hosts import HERE, INTERFACE, Host, hosts
-from dlobd.micro.launch import Plan, local_sites
+from dlobd.micro.launch import Plan
 from dlobd.micro.payload import SCHEMES, name_of, payload, size_bytes
 from dlobd.micro.plan import Point, Route
 from dlobd.micro.ranks import MPI_ALLREDUCE
@@ -182,8 +182,7 @@ def _launched(part: Part, program: Path, _: int) -> Kept:
 
 
 def _on(part: Part, program: Path, made: Sequence[Host], device: str) -> Kept:
-    sites = local_sites(made)
-    plans = [(plan, sites) for plan in part.plans()]
+    plans = [(plan, made) for plan in part.plans()]
     found = study.run(results.empty("", "namespaces", 2), plans, 1, lambda _: None)
     for launch in found.launches:
         if launch.failed:

@@ -25,7 +25,7 @@ from dlobd.errors import SetupError
 from dlobd.micro import estimates, results, study
 from dlobd.micro.estimates import Estimate
 from dlobd.micro.hosts import INTERFACE, Host, hosts
-from dlobd.micro.launch import Plan, local_sites
+from dlobd.micro.launch import Plan
 from dlobd.micro.payload import Payload, name_of, payload, size_bytes
 from dlobd.micro.plan import Point, Route
 from dlobd.micro.table import interval
@@ -107,7 +107,7 @@ def _measured(asked: Namespace, made: Sequence[Host], library: str, points: dict
     """Return the figure of each point, over the launches."""
     route = Route(f"tcp@{INTERFACE}", library)
     plan = Plan(route, tuple(replace(point, seconds=asked.time) for point in points.values()), pins=True)
-    done = study.run(results.empty("", "namespaces", 2), [(plan, local_sites(made))], asked.launches, lambda _: None)
+    done = study.run(results.empty("", "namespaces", 2), [(plan, made)], asked.launches, lambda _: None)
     for launch in done.launches:
         if launch.failed:
             raise SetupError(f"{route.label}: {launch.failed}.", "dlobd doctor")

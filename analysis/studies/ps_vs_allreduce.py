@@ -20,7 +20,7 @@ from dlobd.compare.median import Spread
 from dlobd.errors import SetupError
 from dlobd.micro import estimates, results, study
 from dlobd.micro.hosts import INTERFACE, hosts
-from dlobd.micro.launch import Plan, local_sites
+from dlobd.micro.launch import Plan
 from dlobd.micro.payload import Payload
 from dlobd.micro.plan import Point, Route
 from dlobd.micro.request import gradient_shapes
@@ -70,7 +70,7 @@ def report(asked: Namespace) -> Shown:
             for label, (exchange, library, servers) in contestants(count).items()
         }
         with hosts(count, asked.rate) as made:
-            plans = [(Plan(route, (point,), servers=0), local_sites(made)) for route in labels.values()]
+            plans = [(Plan(route, (point,), servers=0), made) for route in labels.values()]
             done = study.run(results.empty("", "namespaces", 1), plans, asked.repeats, lambda _: None)
         for launch in done.launches:
             if launch.failed:

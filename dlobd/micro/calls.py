@@ -30,10 +30,9 @@ def calls_of_a_batch(point: Point, workers: int) -> int:
     return max(2, min(MOST_MESSAGES, 4 * MOST_BYTES // max(1, point.payload.bytes * workers)))
 
 
-def measure(links: Sequence[Link], point: Point, workers: int, meet: Meet) -> tuple[Samples, list[int]]:
-    """Run a worker. Returns the times of its calls, and the time of each batch."""
+def measure(links: Sequence[Link], point: Point, workers: int, meet: Meet) -> Samples:
+    """Run a worker."""
     samples = Samples()
-    batches_ns: list[int] = []
     count, begin_s, batch = calls_of_a_batch(point, workers), time.monotonic(), 0
     recorded_s = 0.0
     while True:
@@ -43,7 +42,7 @@ def measure(links: Sequence[Link], point: Point, workers: int, meet: Meet) -> tu
         ends = recorded and bool(recorded_s) and recorded_s >= point.seconds
         state = meet(f"batch {batch}", "end" if ends else "record" if recorded else "warm up")[0]
         if state == "end":
-            return samples, batches_ns
+            break
         for link in links:
             link.order(count, state == "record")
         meet(f"begin {batch}", "")
@@ -55,8 +54,11 @@ def measure(links: Sequence[Link], point: Point, workers: int, meet: Meet) -> tu
         if state == "record":
             recorded_s += (end_ns - start_ns) / 1e9
             samples.times_ns += [time_ns for times in times_ns for time_ns in times]
-            batches_ns.append(end_ns - start_ns)
+            samples.batches_ns.append(end_ns - start_ns)
         batch += 1
+    for link in links:
+        link.order(0)
+    return samples
 
 
 def _called(link: Link, point: Point, count: int) -> list[int]:
@@ -73,13 +75,13 @@ def _called(link: Link, point: Point, count: int) -> list[int]:
     return times_ns
 
 
-def serve(links: Sequence[Link], point: Point) -> int:
-    """Run a server with a thread per worker; return the number of messages that failed verification."""
+def serve(links: Sequence[Link], point: Point) -> Samples:
+    """Run a server with a thread per worker. It has no times."""
     workers, meter = len(links), links[0].meter
     count = calls_of_a_batch(point, workers)
     ready = Barrier(workers, meter.start)
     served = {True: Barrier(workers, partial(meter.stop, workers * count)), False: Barrier(workers)}
-    return sum(_together([partial(_served, link, point, count, ready, served) for link in links]))
+    return Samples(sum(_together([partial(_served, link, point, count, ready, served) for link in links])))
 
 
 def _served(link: Link, point: Point, count: int, ready: Barrier, served: Mapping[bool, Barrier]) -> int:

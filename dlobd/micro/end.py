@@ -15,9 +15,8 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from dlobd import __version__
@@ -29,7 +28,7 @@ from dlobd.hadoop.embedded.processes import die_with_parent
 from dlobd.micro import calls, loops
 from dlobd.micro.bare import BareChannel
 from dlobd.micro.loops import Link, Samples
-from dlobd.micro.plan import BARE, DRIVER, Point, Role, Route
+from dlobd.micro.plan import BARE, DRIVER, Role, Route
 from dlobd.micro.use import Meter
 from dlobd.network.channels.base import ChannelError, OpenChannel
 from dlobd.network.channels.ip import local_address, resolve
@@ -83,12 +82,14 @@ def _run(role: Role, pipe: _Pipe) -> None:
     if role.core is not None:
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[role.core % len(cores)]})
-    meter, meetings = Meter(), threading.Lock()
+    meter = Meter()
 
     def meet(name: str, value: str, of: int = len(role.addresses)) -> list[str]:
-        with meetings:
-            pipe.write({"meet": name, "of": of, "value": value})
-            return [str(one) for one in pipe.read()["values"]]
+        pipe.write({"meet": name, "of": of, "value": value})
+        return [str(one) for one in pipe.read()["values"]]
+
+    def report(number: int, samples: Samples) -> None:
+        pipe.write({"point": number, **vars(samples), "use": meter.taken()})
 
     before = Snapshot.read()
     if role.route.exchange:
@@ -96,7 +97,7 @@ def _run(role: Role, pipe: _Pipe) -> None:
 
         rank = Rank(role)
         for number, point in enumerate(role.points):
-            _report(pipe, number, rank.measure(point, meet), meter)
+            report(number, rank.measure(point, meet))
         rank.close()
         pipe.write({"ended": _facts(role.route)})
         return
@@ -104,14 +105,13 @@ def _run(role: Role, pipe: _Pipe) -> None:
     links = _connected(role, channel, meet, meter)
     workers = len(role.addresses) - role.servers
     for number, point in enumerate(role.points):
-        if point.benchmark == "ps":
-            _call(role, links, point, number, pipe, lambda name, value: meet(name, value, workers), workers)
+        if point.benchmark != "ps":
+            samples = (loops.serve if role.listens else loops.measure)(links[0], point)
         elif role.listens:
-            samples = Samples()
-            samples.bad = loops.serve(links[0], point)
-            _report(pipe, number, samples, meter)
+            samples = calls.serve(links, point)
         else:
-            _report(pipe, number, loops.measure(links[0], point), meter)
+            samples = calls.measure(links, point, workers, lambda name, value: meet(name, value, workers))
+        report(number, samples)
     traffic, route = channel.evidence(), role.route
     lanes = traffic.lanes if traffic else ()
     addresses = (local_address(route.transport, route.device),) if over_ip(route.transport) else ()
@@ -149,32 +149,6 @@ def _connected(role: Role, channel: OpenChannel, meet: Callable[[str, str], list
         connection.send(role.rank.to_bytes(RANK_BYTES, "little"), deadline_s)
         found.append(Link(connection, begins, deadline_s, meter))
     return found
-
-
-def _call(
-    role: Role, links: Sequence[Link], point: Point, number: int, pipe: _Pipe, meet: calls.Meet, workers: int
-) -> None:
-    if role.listens:
-        samples = Samples()
-        samples.bad = calls.serve(links, point)
-        _report(pipe, number, samples, links[0].meter)
-        return
-    samples, batches_ns = calls.measure(links, point, workers, meet)
-    for link in links:
-        link.order(0)
-    _report(pipe, number, samples, links[0].meter, batches_ns)
-
-
-def _report(pipe: _Pipe, number: int, samples: Samples, meter: Meter, batches_ns: Sequence[int] = ()) -> None:
-    pipe.write(
-        {
-            "point": number,
-            "times_ns": samples.times_ns,
-            "batches_ns": batches_ns,
-            "bad": samples.bad,
-            "use": meter.taken(),
-        }
-    )
 
 
 def _facts(route: Route) -> dict[str, Any]:

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dlobd.errors import SetupError
+from dlobd.micro.plan import Role
+from dlobd.micro.processes import EndProcess, Received
+from dlobd.tracing.clock import host_name
 
 UP_S = 10.0
 INTERFACE = "eth1"
@@ -19,15 +22,22 @@ INTERFACE = "eth1"
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Network namespace and its address on the link."""
+    """Network namespace, or this machine, and its address on the link."""
 
     namespace: str  # name of the namespace; empty for this machine
     address: str
 
     @property
+    def name(self) -> str:
+        return self.namespace or host_name()
+
+    @property
     def command(self) -> tuple[str, ...]:
         """Prefix of a command line for this host: `ip netns exec NAME`."""
         return ("ip", "netns", "exec", self.namespace) if self.namespace else ()
+
+    def start(self, role: Role, received: Received) -> EndProcess:
+        return EndProcess(role, received, self.command)
 
 
 HERE = Host("", "127.0.0.1")

@@ -15,14 +15,12 @@ from typing import Any, Protocol
 from dlobd import __version__
 from dlobd.channel import Channel
 from dlobd.fields import decoded
-from dlobd.micro.hosts import Host
 from dlobd.micro.plan import DRIVER, Point, Role, Route
-from dlobd.micro.processes import EndProcess, Received
+from dlobd.micro.processes import Received
 from dlobd.micro.results import Figures, Launch, PointResult
 from dlobd.network.verdict.evidence import TransportEvidence, carried
 from dlobd.network.verdict.rules import verdict
 from dlobd.record.run import Plane
-from dlobd.tracing.clock import host_name
 
 START_S = 60.0  # time for the start of all processes, with imports of TensorFlow
 SLACK = 3.0  # factor on the planned duration: verification, and a busy machine
@@ -44,23 +42,6 @@ class Site(Protocol):
     @property
     def address(self) -> str: ...
     def start(self, role: Role, received: Received) -> Process: ...
-
-
-@dataclass(frozen=True, slots=True)
-class LocalSite:
-    """This machine, or a network namespace of it."""
-
-    name: str
-    address: str
-    command: tuple[str, ...] = ()
-
-    def start(self, role: Role, received: Received) -> EndProcess:
-        return EndProcess(role, received, self.command)
-
-
-def local_sites(hosts: Sequence[Host]) -> list[LocalSite]:
-    """Return the sites of hosts of this machine."""
-    return [LocalSite(host.namespace or host_name(), host.address, host.command) for host in hosts]
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,24 +79,28 @@ class Link:
 
 
 class Samples:
-    """Times of the recorded calls or batches of a point, and the number of messages that failed verification."""
+    """Times of the recorded calls or batches of a point, and the number of messages that failed verification.
 
-    def __init__(self) -> None:
+    batches_ns: time of each batch of calls to parameter servers.
+    """
+
+    def __init__(self, bad: int = 0) -> None:
         self.times_ns: list[int] = []
-        self.bad = 0
+        self.batches_ns: list[int] = []
+        self.bad = bad
 
 
 def measure(link: Link, point: Point) -> Samples:
     """Run the connecting end of a point."""
     samples = Samples()
-    _CONNECTING[point.benchmark](link, point, samples)
+    _LOOPS[point.benchmark][0](link, point, samples)
     link.order(0)
     return samples
 
 
-def serve(link: Link, point: Point) -> int:
-    """Run the listening end of a point; return the number of messages that failed verification."""
-    return _LISTENING[point.benchmark](link, point)
+def serve(link: Link, point: Point) -> Samples:
+    """Run the listening end of a point, which has no times."""
+    return Samples(_LOOPS[point.benchmark][1](link, point))
 
 
 def _phases(point: Point, count: Callable[[], int]) -> Iterator[bool]:
@@ -365,21 +369,10 @@ def _accessed(link: Link, point: Point) -> int:
     return bad
 
 
-_CONNECTING: dict[str, Callable[[Link, Point, Samples], None]] = {
-    "latency": _ping_pongs,
-    "bandwidth": _streams,
-    "bidirectional": _streams,
-    "rate": _streams,
-    "replay": _streams,
-    "put": _accesses,
-    "get": _accesses,
+_STREAMS = (_streams, _received_streams)
+_LOOPS: dict[str, tuple[Callable[[Link, Point, Samples], None], Callable[[Link, Point], int]]] = {
+    "latency": (_ping_pongs, _echoes),
+    **dict.fromkeys(("bandwidth", "bidirectional", "rate", "replay"), _STREAMS),
+    **dict.fromkeys(("put", "get"), (_accesses, _accessed)),
 }
-_LISTENING: dict[str, Callable[[Link, Point], int]] = {
-    "latency": _echoes,
-    "bandwidth": _received_streams,
-    "bidirectional": _received_streams,
-    "rate": _received_streams,
-    "replay": _received_streams,
-    "put": _accessed,
-    "get": _accessed,
-}
+"""Loops of the connecting end and of the listening end."""

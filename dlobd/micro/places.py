@@ -14,7 +14,7 @@ from dlobd.errors import RunFailed, UsageError
 from dlobd.experiment import own_job
 from dlobd.micro import agent, results, spark, study
 from dlobd.micro.hosts import HERE, INTERFACE, hosts
-from dlobd.micro.launch import Plan, Site, local_sites
+from dlobd.micro.launch import Plan, Site
 from dlobd.micro.request import Request
 from dlobd.micro.results import NAMESPACES, THIS, Results
 from dlobd.paths import shipped
@@ -116,10 +116,10 @@ def chosen(plan: Plan, request: Request, sites: Sequence[Site]) -> list[Sequence
 def _sites(on: str, count: int, link: str) -> Iterator[tuple[Sequence[Site], tuple[str, ...], str]]:
     """Yield the sites of a place, its default channels, and a remark on its hosts."""
     if on == THIS:
-        yield local_sites([HERE] * count), ("tcp", "shm"), ""
+        yield [HERE] * count, ("tcp", "shm"), ""
     elif on == NAMESPACES:
         with hosts(count, link) as made:
-            yield local_sites(made), (f"tcp@{INTERFACE}",), ""
+            yield made, (f"tcp@{INTERFACE}",), ""
     elif on == SPARK:
         with spark.sites(count) as tasks:
             yield tasks, agent.default_channels(tasks), agent.one_host(tasks)

@@ -11,7 +11,7 @@ import pytest
 
 from dlobd.axes import LIBRARIES
 from dlobd.channel import Channel
-from dlobd.micro.launch import Plan, launch, local_sites
+from dlobd.micro.launch import Plan, launch
 from dlobd.micro.payload import Payload
 from dlobd.micro.plan import Point, Route
 from dlobd.micro.ranks import MPI_ALLREDUCE
@@ -112,7 +112,7 @@ def test_hosts_connect_in_a_network_by_different_interfaces(library: str, differ
 
 def exchanged(network: str, exchange: str, library: str, places: list[Host]) -> Launch:
     point = Point("exchange", Payload("1,000 floats", (4000,)), 0.1, shapes=((1000,),), whole=exchange != MPI_ALLREDUCE)
-    return launch(Plan(Route(f"tcp@{network}", library, exchange), (point,), servers=0), local_sites(places), 0)
+    return launch(Plan(Route(f"tcp@{network}", library, exchange), (point,), servers=0), places, 0)
 
 
 @pytest.mark.parametrize(

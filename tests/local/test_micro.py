@@ -23,7 +23,7 @@ from dlobd.axes import LIBRARIES
 from dlobd.errors import SetupError
 from dlobd.micro import agent, estimates, places, results, study, table
 from dlobd.micro.hosts import HERE
-from dlobd.micro.launch import Plan, launch, local_sites
+from dlobd.micro.launch import Plan, launch
 from dlobd.micro.payload import payload, size_bytes
 from dlobd.micro.plan import BENCHMARKS, Point, Route
 from dlobd.micro.ranks import MPI_ALLREDUCE
@@ -49,7 +49,7 @@ def launched(
     if library != "bare" and (reason := LIBRARIES.row(library).reason()):
         pytest.skip(reason)
     plan = Plan(Route(channel, library, exchange), points, servers)
-    done = launch(plan, local_sites([HERE] * count), 0)
+    done = launch(plan, [HERE] * count, 0)
     assert done.failed == ""
     assert sum(one.bad for one in done.points) == 0
     assert len(done.points) == len(points)
@@ -130,7 +130,7 @@ def test_a_wrong_sum_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     plan = Plan(Route("tcp", "sockets", "ring"), (point("exchange", "400", shapes=((100,),)),), servers=0)
-    done = launch(plan, local_sites([HERE] * 2), 0)
+    done = launch(plan, [HERE] * 2, 0)
     assert done.failed == ""
     assert done.points[0].bad == 2 + len(done.points[0].times_ns)
 
@@ -139,7 +139,7 @@ def test_a_wrong_sum_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 
 def test_a_failing_end_is_one_line() -> None:
-    done = launch(Plan(Route("tcp@eth77", "sockets"), (point("latency", "8"),)), local_sites([HERE] * 2), 0)
+    done = launch(Plan(Route("tcp@eth77", "sockets"), (point("latency", "8"),)), [HERE] * 2, 0)
     assert re.fullmatch(r"process \d on .+ failed: .*This host has no interface 'eth77'.*", done.failed)
     assert "\n" not in done.failed
     assert done.points == ()
@@ -159,7 +159,7 @@ def test_a_server_that_dies_leaves_the_completed_points() -> None:
     thread = threading.Thread(target=kill)
     thread.start()
     endless = point("latency", "64K", seconds=60.0)
-    done = launch(Plan(Route("tcp", "sockets"), (point("rate", "8"), endless)), local_sites([HERE] * 2), 0)
+    done = launch(Plan(Route("tcp", "sockets"), (point("rate", "8"), endless)), [HERE] * 2, 0)
     thread.join()
     assert killed.is_set()
     assert [one.point.benchmark for one in done.points] == ["rate"]
@@ -193,7 +193,7 @@ def command_of(pid: int) -> str:
 def test_hosts_have_their_own_link() -> None:
     plan = Plan(Route(f"tcp@{INTERFACE}", "ucx"), (point("latency", "4K"), point("put", "4K")))
     with hosts(2) as made:
-        done = launch(plan, local_sites(made), 0)
+        done = launch(plan, made, 0)
     assert done.failed == ""
     assert done.transport
     assert (done.transport.kind, done.transport.interface, done.transport.agrees) == ("tcp", INTERFACE, True)
@@ -202,7 +202,7 @@ def test_hosts_have_their_own_link() -> None:
 def test_a_capped_link_limits_the_bandwidth() -> None:
     chosen = Plan(Route(f"tcp@{INTERFACE}", "sockets"), (point("bandwidth", "256K", seconds=0.5),))
     with hosts(2, "100mbit") as made:
-        done = launch(chosen, local_sites(made), 0)
+        done = launch(chosen, made, 0)
     assert done.failed == ""
     (row,) = estimates.rows(results.Results(1, "", "", "", 2, None, (done,)))
     assert row.figure
@@ -227,9 +227,8 @@ def test_the_host_of_a_capped_link_is_named() -> None:
     with hosts(3) as made:
         words = f"tc -n {made[1].namespace} qdisc add dev {INTERFACE} root tbf rate 50mbit burst 32kb latency 20ms"
         subprocess.run(words.split(), check=True, capture_output=True, timeout=20)
-        sites = local_sites(made)
         plans, _ = request.plans(())
-        work = [(plan, chosen) for plan in plans for chosen in places.chosen(plan, request, sites)]
+        work = [(plan, chosen) for plan in plans for chosen in places.chosen(plan, request, made)]
         found = study.run(results.empty("", "namespaces", 2), work, 1, lambda _: None)
     assert [launch.failed for launch in found.launches] == [""] * 6
     (by_pair,) = table.tables(found)
