@@ -201,8 +201,7 @@ def _predict(recorded: Recorded, latencies: Path, output: Path | None, as_json: 
     if output is not None or as_json:
         raise UsageError("predict prints a table: it has no -o and no --json.", "leave out -o and --json")
     route, fit = prediction.fitted(results.read(latencies), recorded)
-    found = prediction.rows([recorded], fit.alpha.value, fit.beta.value)
-    show(prediction.table(found, route, fit), Console(highlight=False))
+    show(prediction.table(prediction.predicted(recorded, fit), route, fit), Console(highlight=False))
     return 0
 
 

@@ -235,12 +235,14 @@ class Fit:
 
     alpha: nanoseconds; beta: nanoseconds per byte.
     error: median relative difference of the measured times.
+    launches: alpha and beta of each launch.
     """
 
     alpha: Estimate
     beta: Estimate
     error: float
     points: int
+    launches: tuple[tuple[float, float], ...]
 
 
 FEWEST_SIZES = 3
@@ -269,7 +271,7 @@ def fit(results: Results, route: Route) -> Fit | None:
     alpha, beta = (over_launches(column) for column in zip(*fits, strict=True))
     assert alpha is not None
     assert beta is not None
-    return Fit(alpha, beta, float(np.median(errors)), len(sizes))
+    return Fit(alpha, beta, float(np.median(errors)), len(sizes), tuple(fits))
 
 
 def alpha_beta(sizes: Sequence[int], times_ns: Sequence[float]) -> tuple[tuple[float, float], float]:
