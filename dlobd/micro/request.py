@@ -47,15 +47,9 @@ DATASET = "cifar10"  # data set of models that name none
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Request of a user; empty values are defaults.
+    """Request of a user: the options of `dlobd micro`, whose helps describe them. Empty values are defaults.
 
-    Args:
-        sizes: sizes of single buffers, separated by commas; `deepbench` for the arrays of DeepBench.
-        scheme: payload scheme or list of sizes of one message's buffers, instead of `sizes`.
-        seconds: recorded duration of each point.
-        rate: calls per second of an open loop; 0 for a closed loop.
-        pairs: True to measure between all pairs of hosts, of at least `ranks` processes.
-        model: model whose gradients are exchanged, instead of one array.
+    replay: points of benchmark `replay`, which are read from a run.
     """
 
     benchmarks: Sequence[str] = DEFAULT
