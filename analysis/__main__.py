@@ -18,6 +18,7 @@ STUDIES = {
     "breakdown_by_model": "layers of the wall time by model",
     "channel_comparison": "cost of an exchange over channels, libraries, exchanges and ranks",
     "layer_breakdown": "layers of one run, or their means over several equal runs",
+    "payload_histogram": "sizes of what each model exchanges, in the classes of TF-gRPC-Bench",
     "ps_vs_allreduce": "parameter servers against all-reduces; runs its own measurements, needs root",
     "resource_use": "CPU, memory, disk, network and GPU of one run over its layers",
     "scaling": "speed-up and efficiency over workers",

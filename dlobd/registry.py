@@ -34,6 +34,7 @@ class Row:
     data_file, without_data: required file below a data folder; reason and remedy if it is missing.
     memory_mb: upper bound of a model's memory, minus that of SoftMax regression, for batches of up to 50.
     part_of: name of the complete data set, if the member is a subset; every report states this.
+    dataset: data set for which a model was published.
     package: name and version of the package that added the member by an entry point.
     """
 
@@ -46,6 +47,7 @@ class Row:
     without_data: str = ""
     memory_mb: int = LARGEST_MODEL_MB
     part_of: str = ""
+    dataset: str = ""
     package: str = ""
 
     def reason(self) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Context, Option
 
 from dlobd.cli.options import RUNS, Archive, HadoopConf, Json, Out
 from dlobd.cli.output import Force
@@ -26,10 +26,10 @@ TYPES = (".json", ".html")
 
 
 def micro(
-    context: typer.Context,
+    context: Context,
     benchmarks: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[BENCHMARK]...",
             help="latency, bandwidth, bidirectional, rate, ps, exchange, put, get, replay; default: latency bandwidth "
             "rate. `serve` starts an agent for --on HOST; `predict` predicts the exchange of --run from --from.",
@@ -37,79 +37,57 @@ def micro(
     ] = None,
     channels: Annotated[
         list[str] | None,
-        typer.Option("--channel", metavar="CHANNEL", help="tcp@eth0, ipoib@ib0, rdma@mlx5_0:1, shm; repeatable."),
+        Option("--channel", metavar="CHANNEL", help="tcp@eth0, ipoib@ib0, rdma@mlx5_0:1, shm; repeatable."),
     ] = None,
     libraries: Annotated[
         list[str] | None,
-        typer.Option("--library", metavar="LIBRARY", help="sockets, grpc, ucx, or bare; repeatable. Default: all."),
+        Option("--library", metavar="LIBRARY", help="sockets, grpc, ucx, or bare; repeatable. Default: all."),
     ] = None,
     exchanges: Annotated[
-        list[str] | None,
-        typer.Option("--exchange", metavar="EXCHANGE", help="Exchange, or MPI_Allreduce; repeatable."),
+        list[str] | None, Option("--exchange", metavar="EXCHANGE", help="Exchange, or MPI_Allreduce; repeatable.")
     ] = None,
     on: Annotated[
         str,
-        typer.Option(
-            "--on",
+        Option(
             metavar="PLACE",
             help="here: two processes; namespaces: hosts made of network namespaces (root); yarn: barrier tasks on the "
             "executors of a YARN cluster; spark: the same in a Spark application; or agents HOST:PORT,HOST:PORT.",
         ),
     ] = HERE,
-    sizes: Annotated[
-        str, typer.Option("--sizes", metavar="SIZES", help="Sizes of messages, as in 8,64K,1M; or deepbench.")
-    ] = "",
+    sizes: Annotated[str, Option(metavar="SIZES", help="Sizes of messages, as in 8,64K,1M; or deepbench.")] = "",
     scheme: Annotated[
-        str,
-        typer.Option("--payload", metavar="SCHEME", help="uniform, random, skew, or sizes of buffers, as in 10,1M."),
+        str, Option("--payload", metavar="SCHEME", help="uniform, random, skew, or sizes of buffers, as in 10,1M.")
     ] = "",
-    buffers: Annotated[int, typer.Option("--buffers", help="Buffers of a message of --payload.")] = 10,
-    classes: Annotated[
-        str, typer.Option("--classes", metavar="CLASSES", help="Size classes of --payload.")
-    ] = "small,medium,large",
-    prefer: Annotated[str, typer.Option("--prefer", metavar="CLASS", help="Preferred class of scheme skew.")] = "large",
-    serialized: Annotated[bool, typer.Option("--serialized", help="Messages are protobuf messages.")] = False,
-    seconds: Annotated[
-        float, typer.Option("--time", min=0, metavar="S", help="Recorded time of a point; 0: 0.5 s.")
-    ] = 0,
-    warm_up_s: Annotated[float, typer.Option("--warm-up", min=0, metavar="S", help="Time before it.")] = 0.1,
-    launches: Annotated[
-        int, typer.Option("--launches", min=0, max=1000, help="Launches of all processes; 0: 6, with --quick 2.")
-    ] = 0,
-    window: Annotated[int, typer.Option("--window", min=1, max=1024, help="Messages in flight.")] = 32,
-    rate: Annotated[
-        float, typer.Option("--rate", min=0, metavar="R", help="Open loop: R calls per second, at random times.")
-    ] = 0,
-    servers: Annotated[int, typer.Option("--servers", min=1, max=64, help="Parameter servers of ps.")] = 2,
-    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Workers of ps.")] = 3,
-    ranks: Annotated[int, typer.Option("--ranks", min=2, max=64, help="Ranks of exchange.")] = 2,
-    model: Annotated[str, typer.Option("--model", metavar="MODEL", help="exchange: gradients of this model.")] = "",
-    link: Annotated[
-        str, typer.Option("--link", metavar="RATE", help="namespaces: rate of each host, as in 1gbit.")
-    ] = "",
-    seed: Annotated[int, typer.Option("--seed", help="Seed of scheme random and of arrivals.")] = 0,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer sizes and two launches: the default table in 60 s.")
-    ] = False,
-    pairs: Annotated[
-        bool, typer.Option("--pairs", help="Measure between all pairs of the hosts of --ranks processes.")
-    ] = False,
-    run: Annotated[
-        str, typer.Option("--run", metavar="RUN", help="replay, predict: bundle path, run ID, or latest.")
-    ] = "",
+    buffers: Annotated[int, Option(help="Buffers of a message of --payload.")] = 10,
+    classes: Annotated[str, Option(metavar="CLASSES", help="Size classes of --payload.")] = "small,medium,large",
+    prefer: Annotated[str, Option(metavar="CLASS", help="Preferred class of scheme skew.")] = "large",
+    serialized: Annotated[bool, Option("--serialized", help="Messages are protobuf messages.")] = False,
+    seconds: Annotated[float, Option("--time", min=0, metavar="S", help="Recorded time of a point; 0: 0.5 s.")] = 0,
+    warm_up_s: Annotated[float, Option("--warm-up", min=0, metavar="S", help="Time before it.")] = 0.1,
+    launches: Annotated[int, Option(min=0, max=1000, help="Launches of all processes; 0: 6, with --quick 2.")] = 0,
+    window: Annotated[int, Option(min=1, max=1024, help="Messages in flight.")] = 32,
+    rate: Annotated[float, Option(min=0, metavar="R", help="Open loop: R calls per second, at random times.")] = 0,
+    servers: Annotated[int, Option(min=1, max=64, help="Parameter servers of ps.")] = 2,
+    workers: Annotated[int, Option(min=1, max=64, help="Workers of ps.")] = 3,
+    ranks: Annotated[int, Option(min=2, max=64, help="Ranks of exchange.")] = 2,
+    model: Annotated[str, Option(metavar="MODEL", help="exchange: gradients of this model.")] = "",
+    link: Annotated[str, Option(metavar="RATE", help="namespaces: rate of each host, as in 1gbit.")] = "",
+    seed: Annotated[int, Option(help="Seed of scheme random and of arrivals.")] = 0,
+    quick: Annotated[bool, Option("--quick", help="Fewer sizes and two launches: the default table in 60 s.")] = False,
+    pairs: Annotated[bool, Option("--pairs", help="Measure all pairs of the hosts of --ranks processes.")] = False,
+    run: Annotated[str, Option(metavar="RUN", help="replay, predict: bundle path, run ID, or latest.")] = "",
     latencies: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="predict: results of `dlobd micro latency -o FILE`.")
+        Path | None, Option("--from", metavar="FILE", help="predict: results of `dlobd micro latency -o FILE`.")
     ] = None,
-    compare: Annotated[bool, typer.Option("--compare", help="Compare every channel with the first.")] = False,
+    compare: Annotated[bool, Option("--compare", help="Compare every channel with the first.")] = False,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="DEVICE", help="serve: interface, address or network; default: loopback.")
+        str, Option(metavar="DEVICE", help="serve: interface, address or network; default: loopback.")
     ] = "",
     hadoop_conf: HadoopConf = None,
     archive: Archive = None,
     out: Out = RUNS,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the results as .json, or a page as .html."),
+        Path | None, Option("--output", "-o", metavar="FILE", help="Write the results as .json, or a page as .html.")
     ] = None,
     as_json: Json = False,
     force: Force = False,
@@ -153,7 +131,7 @@ def micro(
     return _print(results, output, as_json, compare, above)
 
 
-def _words(context: typer.Context, request: Request) -> list[str]:
+def _words(context: Context, request: Request) -> list[str]:
     """Return the words of the request, for a job on a cluster; the exchange of a run as the sizes of its messages."""
     words = [*request.benchmarks]
     words += [word for point in request.replay for word in ("--payload", ",".join(map(str, point.payload.sizes)))]
@@ -162,14 +140,8 @@ def _words(context: typer.Context, request: Request) -> list[str]:
         source = context.get_parameter_source(name)
         if option.startswith("--") and hasattr(request, name) and source and source.name == "COMMANDLINE":
             value = context.params[name]
-            if value is True:
-                words.append(option)
-            else:
-                words += [
-                    word
-                    for each in (value if isinstance(value, list | tuple) else [value])
-                    for word in (option, str(each))
-                ]
+            values = value if isinstance(value, list | tuple) else [value]
+            words += [option] if value is True else [word for each in values for word in (option, str(each))]
     return words
 
 
@@ -201,8 +173,7 @@ def _predict(recorded: Recorded, latencies: Path, output: Path | None, as_json: 
     if output is not None or as_json:
         raise UsageError("predict prints a table: it has no -o and no --json.", "leave out -o and --json")
     route, fit = prediction.fitted(results.read(latencies), recorded)
-    found = prediction.rows([recorded], fit.alpha.value, fit.beta.value)
-    show(prediction.table(found, route, fit), Console(highlight=False))
+    show(prediction.table(prediction.predicted(recorded, fit), route, fit), Console(highlight=False))
     return 0
 
 

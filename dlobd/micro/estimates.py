@@ -54,6 +54,10 @@ def over_launches(values: Iterable[float | None], confidence: float = CONFIDENCE
     return Estimate(value, low, high, count) if count > 1 else Estimate(value, None, None, 1)
 
 
+Ends = tuple[float | None, float | None]
+"""Values of the measuring end, such as a worker, and of the other end, such as a server; None is unknown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """Figures of a route at a point, over its successful launches.
@@ -63,6 +67,7 @@ class Row:
 
     processes: number of processes, such as ranks; `oversubscribed`: True if a host has less cores.
     link_bytes_per_s: rate of the slowest link; None if it is unknown.
+    cpu_ns, switches, syscalls: CPU time, context switches and system calls per message, or per call.
     """
 
     route: Route
@@ -79,11 +84,9 @@ class Row:
     mean: Estimate | None
     p50: Estimate | None
     p99: Estimate | None
-    cpu_ns: float | None
-    peer_cpu_ns: float | None
-    switches: float | None
-    peer_switches: float | None
-    syscalls: float | None
+    cpu_ns: Ends
+    switches: Ends
+    syscalls: Ends
 
     @property
     def metric(self) -> str:
@@ -114,17 +117,17 @@ def rows(results: Results) -> list[Row]:
 
 def values(results: Results, route: Route, point: Point) -> list[float]:
     """Return the figure of each launch, in the benchmark's metric."""
-    return [figure for _, one in results.at(route, point) if (figure := _figure(point, one)) is not None]
+    return [figure for _, one in results.at(route, point) if (figure := figure_of(one)) is not None]
 
 
 def _row(results: Results, route: Route, point: Point, found: Sequence[tuple[Launch, PointResult]]) -> Row:
     seen, links = [one for _, one in found], [launch.link_bytes_per_s for launch, _ in found]
     summaries = [one.summary for one in seen if one.summary]
-    scale = 0.5 if point.benchmark == "latency" else 1.0
+    round_trips = 2 if point.benchmark == "latency" else 1
 
     def estimate(name: str) -> Estimate | None:
-        found = over_launches(getattr(one, name) for one in summaries)
-        return found and found.times(scale)
+        own = over_launches(getattr(one, name) for one in summaries)
+        return own and own.times(1 / round_trips)
 
     return Row(
         route,
@@ -137,49 +140,41 @@ def _row(results: Results, route: Route, point: Point, found: Sequence[tuple[Lau
         max(len(one.ends) for one in seen),
         any(results.oversubscribed(launch) for launch, _ in found),
         min((rate for rate in links if rate), default=None) if None not in links else None,
-        over_launches(_figure(point, one) for one in seen),
+        over_launches(figure_of(one) for one in seen),
         estimate("mean"),
         estimate("p50"),
         estimate("p99"),
-        *_use(seen),
+        *(_use(seen, name) for name in ("cpu_ns", "switches", "syscalls")),
     )
 
 
-def _figure(point: Point, one: PointResult) -> float | None:
+def figure_of(one: PointResult) -> float | None:
     """Return the figure of a launch: the median for times of calls, otherwise bytes or calls by time."""
-    if (found := one.summary) is None:
+    point, found = one.point, one.summary
+    if found is None:
         return None
     if point.benchmark == "ps":
         # each worker's own rate: their clocks may differ
         workers = [end for end in one.ends if end.batches_ns]
         return sum(1e9 * len(end.times_ns) / sum(end.batches_ns) for end in workers)
-    metric = BENCHMARKS[point.benchmark].metric
-    if metric == "us":
-        return found.p50 / (2e3 if point.benchmark == "latency" else 1e3)
-    if metric == "ms":
-        return found.p50 / 1e6
-    if metric == "1/s":
+    benchmark = BENCHMARKS[point.benchmark]
+    if benchmark.unit_ns:
+        return found.p50 / benchmark.unit_ns
+    if benchmark.metric == "1/s":
         return 1e9 * point.messages / found.mean
     directions = 2 if point.benchmark == "bidirectional" else 1
     return 1e3 * directions * point.messages * point.payload.bytes / found.mean
 
 
-def _use(seen: Sequence[PointResult]) -> tuple[float | None, ...]:
-    """Return per message: CPU time of the measuring end and of the other end in nanoseconds, context switches of both,
-    and system calls of the measuring end."""
+def _use(seen: Sequence[PointResult], name: str) -> Ends:
+    """Return a part of the resource use per message, of the measuring end and of the other end."""
 
-    def mean(of_peer: bool, name: str) -> float | None:
-        used = [end.use for one in seen for end in one.ends if bool(end.times_ns) != of_peer and end.use]
+    def mean(measures: bool) -> float | None:
+        used = [end.use for one in seen for end in one.ends if bool(end.times_ns) is measures and end.use]
         known = [getattr(use, name) / use.messages for use in used if use.messages and getattr(use, name) is not None]
         return sum(known) / len(known) if known else None
 
-    return (
-        mean(False, "cpu_ns"),
-        mean(True, "cpu_ns"),
-        mean(False, "switches"),
-        mean(True, "switches"),
-        mean(False, "syscalls"),
-    )
+    return mean(True), mean(False)
 
 
 # ---- comparison
@@ -216,14 +211,15 @@ def compare(results: Results, first: Route, second: Route, alpha: float = 0.05) 
 
 
 def _pairs(results: Results, first: Route, second: Route, point: Point) -> list[tuple[float, float]]:
-    sides: list[dict[int, float]] = []
-    for route in (first, second):
-        one = {}
-        for launch, seen in results.at(route, point):
-            if figure := _figure(point, seen):
-                one[launch.number] = figure
-        sides.append(one)
-    return [(sides[0][number], sides[1][number]) for number in sorted(sides[0].keys() & sides[1].keys())]
+    sides = [
+        {
+            (launch.number, launch.hosts): figure
+            for launch, one in results.at(route, point)
+            if (figure := figure_of(one))
+        }
+        for route in (first, second)
+    ]
+    return [(sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]
 
 
 # ---- alpha-beta model
@@ -235,12 +231,14 @@ class Fit:
 
     alpha: nanoseconds; beta: nanoseconds per byte.
     error: median relative difference of the measured times.
+    launches: alpha and beta of each launch.
     """
 
     alpha: Estimate
     beta: Estimate
     error: float
     points: int
+    launches: tuple[tuple[float, float], ...]
 
 
 FEWEST_SIZES = 3
@@ -269,7 +267,7 @@ def fit(results: Results, route: Route) -> Fit | None:
     alpha, beta = (over_launches(column) for column in zip(*fits, strict=True))
     assert alpha is not None
     assert beta is not None
-    return Fit(alpha, beta, float(np.median(errors)), len(sizes))
+    return Fit(alpha, beta, float(np.median(errors)), len(sizes), tuple(fits))
 
 
 def alpha_beta(sizes: Sequence[int], times_ns: Sequence[float]) -> tuple[tuple[float, float], float]:

@@ -79,13 +79,9 @@ def _times(results: Results) -> Times:
 def _time(point: Point) -> tuple[float, str]:
     """Return the nanoseconds of a unit of time, and the name of the unit, for the times of a point."""
     benchmark = BENCHMARKS[point.benchmark]
-    if benchmark.metric == "ms":
-        return 1e6, unit(benchmark)
-    if point.benchmark == "ps":
-        return 1e3, "us per call"
-    if benchmark.metric == "us":
-        return (2e3 if point.benchmark == "latency" else 1e3), unit(benchmark)
-    return 1e3, f"us per batch of {point.messages:,} messages"
+    if benchmark.unit_ns:
+        return benchmark.unit_ns, unit(benchmark)
+    return 1e3, "us per call" if point.benchmark == "ps" else f"us per batch of {point.messages:,} messages"
 
 
 def _panel(name: str, found: Sequence[Row], routes: Sequence[Route], times: Times) -> dict[str, object]:

@@ -22,6 +22,11 @@ class Benchmark:
     metric: Metric
     one_sided: bool = False
 
+    @property
+    def unit_ns(self) -> float | None:
+        """Measured nanoseconds of a unit of the figure; None if it is no time. A latency is half of a round trip."""
+        return {"us": 2e3 if self.name == "latency" else 1e3, "ms": 1e6}.get(self.metric)
+
 
 BENCHMARKS = {
     one.name: one

@@ -10,13 +10,13 @@ sends or receives most. The residual is the rest: summation, Python, messages of
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import fmean, median, stdev
 
-from dlobd.compare.power import student_quantile
+import numpy as np
+
 from dlobd.errors import UsageError
-from dlobd.micro.estimates import FEWEST_SIZES, Fit, fit
+from dlobd.micro.estimates import FEWEST_SIZES, Fit, fit, over_launches
 from dlobd.micro.plan import Route
 from dlobd.micro.recorded import Recorded
 from dlobd.micro.results import Results
@@ -70,35 +70,43 @@ def predict(recorded: Recorded, alpha_ns: float, beta_ns_per_byte: float) -> flo
     return rounds * alpha_ns + sum(buffers) * beta_ns_per_byte
 
 
+Bounds = tuple[float, float | None, float | None]
+"""Value with its lower and upper bound, which are None if they are unknown."""
+
+
 @dataclass(frozen=True, slots=True)
-class Row:
-    """Predicted and attributed wire time of an exchange.
+class Prediction:
+    """Predicted and attributed wire time of an exchange, in nanoseconds.
 
     bytes: gradients of a rank.
-    attributed_ns: median over the exchanges of the slowest rank's wire time; `least_ns` and `most_ns` are its range.
+    predicted: mean over the launches of the fit, with its 90 % interval.
+    attributed: median over the exchanges of the slowest rank's wire time, with the range of the middle 90 %.
     """
 
     exchange: str
     bytes: int
-    predicted_ns: float
-    attributed_ns: float
-    least_ns: int
-    most_ns: int
+    predicted: Bounds
+    attributed: Bounds
 
     @property
-    def residual_ns(self) -> float:
-        return self.attributed_ns - self.predicted_ns
+    def residual(self) -> Bounds:
+        """Difference. Its bounds are the extremes of the bounds of both."""
+        (value, low, high), (attributed, least, most) = self.predicted, self.attributed
+        if low is None or high is None or least is None or most is None:
+            return attributed - value, None, None
+        return attributed - value, least - high, most - low
 
 
-def rows(runs: Iterable[Recorded], alpha_ns: float, beta_ns_per_byte: float) -> list[Row]:
-    """Return one row per run. Raises UsageError: no rounds are known for its exchange."""
-    found = []
-    for run in runs:
-        times_ns = [call.ns for call in run.calls]
-        attributed_ns = median(times_ns), min(times_ns), max(times_ns)
-        predicted_ns = predict(run, alpha_ns, beta_ns_per_byte)
-        found.append(Row(run.title, run.median.wires[0].bytes, predicted_ns, *attributed_ns))
-    return found
+def predicted(run: Recorded, fit: Fit) -> Prediction:
+    """Predict a run's median exchange from the fit of a channel. Raises UsageError: no rounds are known for it.
+
+    Each launch of the fit gives one prediction, because the errors of its alpha and beta depend on each other.
+    """
+    found = over_launches((predict(run, alpha, beta) for alpha, beta in fit.launches), CONFIDENCE)
+    assert found is not None
+    low, value, high = np.quantile([call.ns for call in run.calls], [(1 - CONFIDENCE) / 2, 0.5, (1 + CONFIDENCE) / 2])
+    attributed = float(value), float(low), float(high)
+    return Prediction(run.title, run.median.wires[0].bytes, (found.value, found.low, found.high), attributed)
 
 
 def fitted(results: Results, recorded: Recorded) -> tuple[Route, Fit]:
@@ -115,67 +123,18 @@ def fitted(results: Results, recorded: Recorded) -> tuple[Route, Fit]:
     raise UsageError(what, f"dlobd micro latency --channel {channel} --library {library} -o FILE")
 
 
-def table(found: Sequence[Row], route: Route, fit: Fit) -> Table:
-    """Return the table of predictions, with the fit that they are from."""
-    cells = [
-        (
-            row.exchange,
-            row.bytes,
-            f"{row.predicted_ns / 1e6:,.4g}",
-            f"{row.attributed_ns / 1e6:,.4g} ({row.least_ns / 1e6:,.4g} to {row.most_ns / 1e6:,.4g})",
-            f"{row.residual_ns / 1e6:+,.4g}",
-            f"{row.residual_ns / row.predicted_ns:+.0%}" if row.predicted_ns else None,
-        )
-        for row in found
-    ]
+def table(found: Prediction, route: Route, fit: Fit) -> Table:
+    """Return the table of a prediction, with the fit that it is from."""
+
+    def ms(bounds: Bounds, sign: str = "") -> str:
+        value, *ends = (None if ns is None else f"{ns / 1e6:{sign},.4g}" for ns in bounds)
+        return f"{value} ({' to '.join(map(str, ends))})" if None not in ends else str(value)
+
+    times = ms(found.predicted), ms(found.attributed), ms(found.residual, "+")
+    value = found.predicted[0]
+    cells = [(found.exchange, found.bytes, *times, f"{found.residual[0] / value:+.0%}" if value else None)]
     heads = "exchange | bytes:number | predicted, ms | attributed, ms | residual, ms | residual, %"
     note = f"{route.label}: alpha {fit.alpha.value / 1e3:.4g} us, beta {fit.beta.value:.3g} ns per byte, "
-    note += f"{fit.alpha.launches} launches. Attributed: median over the exchanges, and their range."
+    note += f"{fit.alpha.launches} launches. Predicted: 90 % interval over launches. Attributed: median over "
+    note += "the exchanges, and the middle 90 % of them. Residual: the extremes of both."
     return Table("Wire time of an exchange", heads, cells, note)
-
-
-# ---- intervals over models
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Wire times of a model's exchange over a link. Prediction and measurement must be of different launches."""
-
-    model: str
-    exchange: str
-    link: str
-    predicted_ns: float
-    measured_ns: float
-
-
-@dataclass(frozen=True, slots=True)
-class Predicted:
-    """Prediction interval of a point, from `others` points of other models; None with fewer than two of them."""
-
-    point: Measured
-    others: int
-    interval_ns: tuple[float, float] | None
-
-
-def leave_one_out(points: Sequence[Measured]) -> list[Predicted]:
-    """Return the 90 % prediction interval of each point, from the points of all other models.
-
-    With the n residuals r = ln(measured / predicted) of the other models, their mean m and standard deviation s, the
-    logarithm of the measured time lies in
-
-        ln(predicted) + m +- t(0.95, n - 1) * s * sqrt(1 + 1/n)
-
-    This is Student's interval for one further value of a normal distribution (Hahn, "Factors for Calculating Two-Sided
-    Prediction Intervals for Samples from a Normal Distribution", JASA 64, 1969). It takes the residuals for
-    independent; those of one model are not, so that with few models the interval is too narrow.
-    """
-    found = []
-    for point in points:
-        others = [math.log(one.measured_ns / one.predicted_ns) for one in points if one.model != point.model]
-        count, interval_ns = len(others), None
-        if count > 1:
-            half = student_quantile((1 + CONFIDENCE) / 2, count - 1) * stdev(others) * math.sqrt(1 + 1 / count)
-            middle = math.log(point.predicted_ns) + fmean(others)
-            interval_ns = math.exp(middle - half), math.exp(middle + half)
-        found.append(Predicted(point, count, interval_ns))
-    return found

@@ -118,13 +118,19 @@ def _wires(process: RecordedProcess) -> dict[int, Wire]:
     }
 
 
-def histogram(recorded: Recorded) -> Table:
-    """Return the table of transfers by size, over all exchanges. Raises UsageError: the run recorded no transfer."""
+def sizes(recorded: Recorded) -> dict[int, float]:
+    """Return the mean number of transfers in an exchange, by size. Raises UsageError: the run recorded no transfer."""
     counts = Counter(size for call in recorded.calls for _, _, size, _ in call.transfers() if size)
     if not counts:
         raise _no_transfers(recorded)
+    return {size: count / len(recorded.calls) for size, count in sorted(counts.items())}
+
+
+def histogram(recorded: Recorded) -> Table:
+    """Return the table of transfers by size, over all exchanges. Raises UsageError: the run recorded no transfer."""
+    counts = sizes(recorded)
     total = sum(size * count for size, count in counts.items())
-    rows = [(size, count / len(recorded.calls), size * count / total) for size, count in sorted(counts.items())]
+    rows = [(size, count, size * count / total) for size, count in counts.items()]
     heads = "bytes of a transfer:number | per exchange:number | share of the bytes:share"
     note = "A transfer: all messages from one end to another for one fusion buffer."
     return Table(f"Recorded transfers: {recorded.title}, {len(recorded.calls)} exchanges", heads, rows, note)

@@ -4,16 +4,18 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from dlobd.axes import EXCHANGES, LIBRARIES, MODELS
+from dlobd.axes import DATASETS, EXCHANGES, LIBRARIES, MODELS
 from dlobd.channel import TRANSPORTS, Channel
 from dlobd.errors import UsageError
 from dlobd.experiment import channels
+from dlobd.job.datasets.base import dataset_of
 from dlobd.micro import payload as payloads
 from dlobd.micro.launch import Plan
 from dlobd.micro.payload import BUFFERS, CLASSES, Payload
 from dlobd.micro.plan import BARE, BENCHMARKS, WINDOW, Point, Route
 from dlobd.micro.ranks import MPI_ALLREDUCE
 from dlobd.registry import unknown
+from dlobd.schema import Experiment
 
 DEFAULT = ("latency", "bandwidth", "rate")
 """Benchmarks of the default table."""
@@ -40,21 +42,14 @@ LAUNCHES, QUICK_LAUNCHES = 6, 2
 SECONDS, QUICK_SECONDS = 0.5, 0.1
 WARM_UP_S = 0.1
 
-MODEL_INPUTS = {"mnist": (28, 28, 1), "cifar10": (32, 32, 3)}
-CLASSES_OF_DATA = 10
+DATASET = "cifar10"  # data set of models that name none
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Request of a user; empty values are defaults.
+    """Request of a user: the options of `dlobd micro`, whose helps describe them. Empty values are defaults.
 
-    Args:
-        sizes: sizes of single buffers, separated by commas; `deepbench` for the arrays of DeepBench.
-        scheme: payload scheme or list of sizes of one message's buffers, instead of `sizes`.
-        seconds: recorded duration of each point.
-        rate: calls per second of an open loop; 0 for a closed loop.
-        pairs: True to measure between all pairs of hosts, of at least `ranks` processes.
-        model: model whose gradients are exchanged, instead of one array.
+    replay: points of benchmark `replay`, which are read from a run.
     """
 
     benchmarks: Sequence[str] = DEFAULT
@@ -198,9 +193,11 @@ class Request:
             yield replace(self._point("exchange", Payload(name, (4 * count,))), shapes=((count,),), whole=whole)
 
 
-def gradient_shapes(model: str) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of a model's gradients. Raises UsageError, SetupError: there is no such model."""
-    build = MODELS.get(model)
-    shape = MODEL_INPUTS["mnist" if model in ("softmax-regression", "mlp", "lenet") else "cifar10"]
-    variables = build(shape, CLASSES_OF_DATA, 0).trainable_variables
+def gradient_shapes(model: str, experiment: Experiment | None = None) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of a model's gradients, by default for the data set for which it was published.
+
+    Raises UsageError, SetupError: there is no such model.
+    """
+    data = dataset_of(experiment) if experiment else DATASETS.declared(MODELS.row(model).dataset or DATASET)
+    variables = MODELS.get(model)(data.shape, data.classes, 0).trainable_variables
     return tuple(tuple(map(int, one.shape)) for one in variables)

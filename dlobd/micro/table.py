@@ -1,10 +1,10 @@
 """Tables of results: one row per route and point, with intervals over launches, and notes on what they cannot show."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dlobd.experiment import channels
-from dlobd.micro.estimates import Comparison, Estimate, Row, fit, over_launches, rows, values
+from dlobd.micro.estimates import Comparison, Ends, Estimate, Row, figure_of, fit, over_launches, rows
 from dlobd.micro.payload import MIB
 from dlobd.micro.plan import BARE, BENCHMARKS, Benchmark, Point, Route
 from dlobd.micro.results import Results
@@ -42,9 +42,9 @@ def _table(name: str, found: Sequence[Row], results: Results) -> Table:
         columns["of bare"] = [_share(row, found, results) for row in found]
         if benchmark.metric == "MB/s":
             columns["of link"] = [_share_of_link(row) for row in found]
-        columns["CPU, us"] = [_pair(row.cpu_ns, row.peer_cpu_ns, "{:.3g}", 1e3) for row in found]
-        columns["context switches+"] = [_pair(row.switches, row.peer_switches) for row in found]
-        columns["system calls+"] = [row.syscalls and f"{row.syscalls:.2g}" for row in found]
+        columns["CPU, us"] = [_ends(row.cpu_ns, 1e3) for row in found]
+        columns["context switches+"] = [_ends(row.switches) for row in found]
+        columns["system calls+"] = [_ends(row.syscalls) for row in found]
     columns["samples:number+"] = [row.samples for row in found]
     columns["warm-up+"] = [row.warm_up if row.steady else "not steady" for row in found]
     rows = list(zip(*columns.values(), strict=True))
@@ -60,32 +60,19 @@ SLOW = 0.5
 """Share of the fastest pair. A host is slow if even its fastest pair, as a sender or as a receiver, is below."""
 
 
-def _by_pair(results: Results, row: Row) -> dict[tuple[str, ...], Estimate]:
-    """Return the figure of a row for each pair of hosts."""
-    found = {}
-    for hosts in dict.fromkeys(launch.hosts for launch in results.of(row.route)):
-        own = replace(results, launches=tuple(launch for launch in results.of(row.route) if launch.hosts == hosts))
-        if figure := over_launches(values(own, row.route, row.point)):
-            found[hosts] = figure
-    return found
-
-
-def _speeds(row: Row, figures: Mapping[tuple[str, ...], Estimate]) -> dict[tuple[str, ...], float]:
-    """Return the speed of each pair, relative to the fastest pair."""
-    sign = -1 if row.metric in ("us", "ms") else 1
-    speeds = {hosts: figure.value**sign for hosts, figure in figures.items()}
-    fastest = max(speeds.values())
-    return {hosts: speed / fastest for hosts, speed in speeds.items()}
-
-
 def _pairs(results: Results) -> list[Table]:
     """Return one table per route and point, if several pairs of hosts were measured."""
     made = []
     for row in rows(results):
-        figures = _by_pair(results, row)
+        every: dict[tuple[str, ...], list[float | None]] = {}
+        for launch, one in results.at(row.route, row.point):
+            every.setdefault(launch.hosts, []).append(figure_of(one))
+        figures = {hosts: figure for hosts, own in every.items() if (figure := over_launches(own))}
         if len(figures) < 2:
             continue
-        speeds = _speeds(row, figures)
+        sign = -1 if row.metric in ("us", "ms") else 1
+        fastest = max(figure.value**sign for figure in figures.values())
+        speeds = {hosts: figure.value**sign / fastest for hosts, figure in figures.items()}
         cells = [
             (" -> ".join(reversed(hosts)), f"{one.value:,.4g}", interval(one), percentage(speeds[hosts]))
             for hosts, one in sorted(figures.items(), key=lambda item: speeds[item[0]])
@@ -126,18 +113,19 @@ def interval(found: Estimate | None) -> str:
     return f"{found.low:,.4g} to {found.high:,.4g} (n={found.launches})"
 
 
-def _pair(first: float | None, second: float | None, form: str = "{:.2g}", scale: float = 1.0) -> str:
-    return "/".join("-" if value is None else form.format(value / scale) for value in (first, second))
+def _ends(values: Ends, scale: float = 1.0) -> str:
+    return "/".join("-" if value is None else f"{value / scale:.3g}" for value in values)
 
 
 def _share(row: Row, found: Sequence[Row], results: Results) -> str | None:
     """Return the share of the ceiling: the bare socket over the same channel, or memcpy for shared memory."""
     faster_is_less = row.metric in ("us", "ms")
+    if row.route.library == BARE:
+        return "bare"
     for other in found:
-        same = other.point == row.point and other.route.channel == row.route.channel
-        if same and other.route.library == BARE and other.figure and row.figure and row.figure.value:
-            share = other.figure.value / row.figure.value if faster_is_less else row.figure.value / other.figure.value
-            return "bare" if row.route.library == BARE else percentage(share)
+        if other.route == replace(row.route, library=BARE) and other.point == row.point and other.figure and row.figure:
+            share = row.figure.value / other.figure.value
+            return percentage(1 / share if faster_is_less else share)
     if row.route.transport == "shm" and row.metric == "MB/s" and row.figure and results.memcpy_bytes_per_s:
         return f"{percentage(1e6 * row.figure.value / results.memcpy_bytes_per_s)} of memcpy"
     return None
@@ -202,12 +190,9 @@ def notes(results: Results) -> Iterator[str]:
         if plane and plane.agrees is not True:
             why = plane.disagreement() or f"transport {plane.kind}: {plane.evidence[-1]}"
             yield f"TRANSPORT: launch {launch.number + 1} of {launch.route.label}: {why}."
-    again: dict[str, int] = {}
-    for launch in results.launches:
-        if launch.retransmitted_bytes:
-            again[launch.route.label] = again.get(launch.route.label, 0) + launch.retransmitted_bytes
-    for label, count in again.items():
-        yield f"Retransmissions, {label}: {count:,} bytes. The figures include them."
+    for route in results.routes():
+        if count := sum(launch.retransmitted_bytes or 0 for launch in results.of(route)):
+            yield f"Retransmissions, {route.label}: {count:,} bytes. The figures include them."
     yield from results.notes
     used = {plane.kind for launch in results.launches if (plane := launch.transport) and plane.agrees}
     if used:
@@ -221,10 +206,7 @@ def notes(results: Results) -> Iterator[str]:
     large = [row for row in found if row.route.library == "grpc" and row.point.payload.bytes > GRPC_LIMIT_BYTES]
     if large:
         yield "grpc: its default limit of 4 MiB per message was raised."
-    clocks = [one for one in results.launches if one.clock_cost_ns is not None]
+    clocks = [(one.clock_cost_ns or 0, one.clock_resolution_ns or 0) for one in results.launches if one.clock_cost_ns]
     if clocks:
-        cost_ns, step_ns = (max(getattr(one, name) or 0 for one in clocks) for name in _CLOCK)
+        cost_ns, step_ns = map(max, zip(*clocks, strict=True))
         yield f"Clock: a reading takes {cost_ns} ns; its step is {step_ns} ns. CPU: measuring end / other end."
-
-
-_CLOCK = ("clock_cost_ns", "clock_resolution_ns")

@@ -1,8 +1,9 @@
-"""Predictions of exchanges: rounds and bytes against the collectives themselves, tables, and intervals over models."""
+"""Predictions of exchanges: rounds and bytes against the collectives themselves, intervals, and the table."""
 
 from __future__ import annotations
 
 import math
+import statistics
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -18,9 +19,10 @@ from dlobd import cli
 from dlobd.channel import Channel
 from dlobd.errors import UsageError
 from dlobd.micro import prediction
+from dlobd.micro.estimates import Fit, over_launches
 from dlobd.micro.payload import Payload
 from dlobd.micro.plan import Point, Route
-from dlobd.micro.prediction import ROUNDS, Measured, busiest_bytes, fitted, leave_one_out, predict, rows
+from dlobd.micro.prediction import ROUNDS, busiest_bytes, fitted, predict, predicted
 from dlobd.micro.recorded import Call, Recorded, Transfer, Wire
 from dlobd.micro.results import Figures, Launch, PointResult, Results, empty
 from dlobd.network.collectives.all_reduce import HalvingDoubling, Ring
@@ -131,12 +133,38 @@ def test_other_exchanges_have_no_prediction(exchange: str) -> None:
     assert error.value.remedy == "name a run with exchange ring, halving-doubling, mpi, ps"
 
 
-def test_a_row_has_the_median_and_the_range() -> None:
-    own = [[(0, 1, 600, 0), (1, 0, 600, 0)]] * 2
-    (row,) = rows([run_of("ring", own, (9000, 3000, 4000, 5000))], 1000, 2)
-    assert (row.predicted_ns, row.attributed_ns, row.least_ns, row.most_ns) == (3200, 4500, 3000, 9000)
-    assert row.residual_ns == 1300
-    assert (row.exchange, row.bytes) == ("mlp, ring, 2 ranks", 960)
+def fit_of(*launches: tuple[float, float]) -> Fit:
+    alpha, beta = (over_launches(column) for column in zip(*launches, strict=True))
+    assert alpha
+    assert beta
+    return Fit(alpha, beta, 0.0, 3, launches)
+
+
+def test_times_and_residual_have_intervals() -> None:
+    """The interval of the prediction is Student's over launches, of the logarithms."""
+    run = run_of("ring", [[(0, 1, 600, 0), (1, 0, 600, 0)]] * 2, range(1000, 12_000, 1000))
+    found = predicted(run, fit_of((900, 2), (1100, 2), (1000, 2)))
+    values = [2 * alpha + 600 * 2 for alpha in (900, 1100, 1000)]
+    logs = [math.log(value) for value in values]
+    half = 2.919986 * statistics.stdev(logs) / math.sqrt(3)  # Student's quantile at 0.95 with 2 degrees of freedom
+    middle = statistics.fmean(logs)
+    assert found.predicted == pytest.approx([math.exp(middle + sign * half) for sign in (0, -1, 1)], rel=1e-6)
+    assert found.attributed == (6000, 1500, 10_500), "the middle 90 % of eleven exchanges"
+    value, low, high = found.predicted
+    assert low
+    assert high
+    assert found.residual == (6000 - value, 1500 - high, 10_500 - low)
+    assert (found.exchange, found.bytes) == ("mlp, ring, 2 ranks", 960)
+
+
+def test_a_fit_of_one_launch_has_no_interval() -> None:
+    run = run_of("ring", [[(0, 1, 600, 0), (1, 0, 600, 0)]] * 2, (9000, 3000, 4000, 5000))
+    found = predicted(run, fit_of((1000, 2)))
+    assert found.predicted == (pytest.approx(3200), None, None)
+    assert found.residual == (pytest.approx(1300), None, None)
+    (row,) = prediction.table(found, SOCKETS, fit_of((1000, 2))).rows
+    assert row[2] == "0.0032"
+    assert row[4] == "+0.0013"
 
 
 # ---- fits
@@ -192,8 +220,8 @@ def test_the_command_prints_prediction_and_residual(tmp_path: Path, capsys: pyte
     assert cli.main(words) == 0
     out = " ".join(capsys.readouterr().out.split())
     # two buffers of 2 rounds, and 604 + 80 bytes: 4 * 2000 + 0.5 * 684 ns; measured: 3, 9 and 4 ms
-    assert "0.008342 4 (3 to 9)" in out
-    assert "+3.992" in out
+    cells = "0.008342 (0.008342 to 0.008342) 4 (3.1 to 8.5) +3.992 (+3.092 to +8.492)"
+    assert [value for value in cells.split() if value not in out] == []
     assert "+47850%" in out
     assert "sockets tcp: alpha 2 us, beta 0.5 ns per byte, 2 launches" in out
     assert cli.main([*words, "--json"]) == UsageError.exit_code
@@ -201,36 +229,3 @@ def test_the_command_prints_prediction_and_residual(tmp_path: Path, capsys: pyte
     file.write_text(latencies(Route("tcp", "ucx")).text())
     assert cli.main(words) == UsageError.exit_code
     assert "no such route" in capsys.readouterr().err
-
-
-# ---- intervals
-
-
-def test_an_interval_is_from_the_residuals_of_the_other_models() -> None:
-    ratios = {"a": (1.1, 1.3), "b": (1.2,), "c": (5.0,)}
-    points = [Measured(model, "ring", "tcp", 100.0, 100 * one) for model, every in ratios.items() for one in every]
-    found = {one.point: one for one in leave_one_out(points)}
-    assert [one.others for one in found.values()] == [2, 2, 3, 3]
-    last = found[points[-1]]
-    logs = [math.log(one) for one in (1.1, 1.3, 1.2)]
-    mean = sum(logs) / 3
-    deviation = math.sqrt(sum((one - mean) ** 2 for one in logs) / 2)
-    half = 2.919986 * deviation * math.sqrt(4 / 3)  # Student's quantile at 0.95 with 2 degrees of freedom, from a table
-    assert last.interval_ns == pytest.approx([100 * math.exp(mean - half), 100 * math.exp(mean + half)], rel=1e-6)
-
-
-def test_one_other_point_gives_no_interval() -> None:
-    first, second = leave_one_out([Measured(model, "ring", "tcp", 1.0, 2.0) for model in "ab"])
-    assert (first.others, first.interval_ns) == (1, None)
-    assert second.point.model == "b"
-    assert leave_one_out([]) == []
-
-
-def test_intervals_hold_for_nine_of_ten_points() -> None:
-    draw = np.random.default_rng(5)
-    held = []
-    for _ in range(500):
-        points = [Measured(f"{k}", "ring", "tcp", 10.0, 10 * math.exp(0.3 + 0.2 * draw.normal())) for k in range(6)]
-        low_ns, high_ns = leave_one_out(points)[0].interval_ns or (0, 0)
-        held.append(low_ns <= points[0].measured_ns <= high_ns)
-    assert np.mean(held) == pytest.approx(prediction.CONFIDENCE, abs=0.04)  # three standard errors
