@@ -10,7 +10,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "veth", "rdma_rxe", "rdma_ucm")
+MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "veth", "rdma_rxe", "rdma_ucm", "sch_netem")
 """What is loaded, each after what it needs."""
 
 INIT = """#!/bin/sh

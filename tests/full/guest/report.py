@@ -138,6 +138,25 @@ def doctor(*options: str) -> dict[str, Any]:
     return {"code": done.returncode, "stderr": done.stderr, "findings": {one["part"]: one for one in findings}}
 
 
+BRIEF = ("--launches", "1", "--time", "0.2", "--sizes", "8,64K", "--json")
+
+
+def micro(*words: str) -> dict[str, Any]:
+    """Run `dlobd micro`; return its exit code, its errors, and its results."""
+    done = subprocess.run([sys.executable, "-m", "dlobd", "micro", *words, *BRIEF], capture_output=True, text=True)
+    return {"code": done.returncode, "stderr": done.stderr, "results": json.loads(done.stdout or "null")}
+
+
+def with_loss(percent: int, work: Callable[[], Any]) -> Any:
+    """Call a function while loopback loses packets."""
+    loses = ("dev", "lo", "root", "netem", "loss", f"{percent}%")
+    subprocess.run(["tc", "qdisc", "add", *loses], check=True)
+    try:
+        return work()
+    finally:
+        subprocess.run(["tc", "qdisc", "del", *loses[:3]], check=True)
+
+
 def main() -> None:
     """One report, so that one guest is enough for all tests."""
     report = {
@@ -150,6 +169,11 @@ def main() -> None:
         "idle": counted(lambda: time.sleep(0.5), "rdma@rxe0:1"),
         "ucx": both_ends("rdma@rxe0:1"),
         "ring": {"rdma@rxe0:1": exchange("rdma@rxe0:1", "ucx"), "tcp": exchange("tcp", "sockets")},
+        "micro": micro(
+            *("latency", "bandwidth", "bidirectional", "rate", "put", "get", "ps", "exchange"),
+            *("--servers", "1", "--workers", "1", "--exchange", "ring", "--channel", "rdma@rxe0:1"),
+        ),
+        "micro with loss": with_loss(3, lambda: micro("bandwidth", "--channel", "tcp", "--library", "sockets")),
         "doctor": doctor("--require", "rdma"),
         "doctor soft": doctor("--require", "rdma", "--allow-soft"),
     }

@@ -91,6 +91,27 @@ def test_three_ranks_all_reduce_over_verbs(report: dict[str, Any]) -> None:
     assert (tcp["plane"]["kind"], tcp["plane"]["agrees"]) == ("tcp", True), tcp["plane"]
 
 
+def test_micro_benchmarks_go_over_verbs(report: dict[str, Any]) -> None:
+    found = report["micro"]
+    assert found["code"] == 0, found["stderr"]
+    launches = found["results"]["launches"]
+    assert [launch["failed"] for launch in launches] == [""] * len(launches)
+    measured = {point["point"]["benchmark"] for launch in launches for point in launch["points"]}
+    assert measured == {"latency", "bandwidth", "bidirectional", "rate", "put", "get", "ps", "exchange"}
+    assert {launch["route"]["library"] for launch in launches} == {"ucx"}
+    planes = [launch["transport"] for launch in launches if launch["transport"]]
+    assert {(plane["kind"], plane["soft"], plane["agrees"]) for plane in planes} == {("verbs", True, True)}
+
+
+def test_retransmissions_on_a_lossy_link_are_reported(report: dict[str, Any]) -> None:
+    """3 % of the packets of loopback are lost; the content of all messages is right."""
+    found = report["micro with loss"]
+    assert found["code"] == 0, found["stderr"]
+    (launch,) = found["results"]["launches"]
+    assert launch["retransmitted_bytes"] > 0
+    assert [end["bad"] for point in launch["points"] for end in point["ends"]] == [0] * 4
+
+
 def test_doctor_takes_soft_roce_where_it_is_allowed(report: dict[str, Any]) -> None:
     doctor = report["doctor soft"]
     for name in PORTS:
