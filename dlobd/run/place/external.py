@@ -276,7 +276,7 @@ class ExternalHadoop(Place):
         return application.abort(self.rm_url, application_id)
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
-        bundle.add_json(Snapshot.read().to_json(), files.CLIENT_INTERFACES)
+        bundle.add_json(Snapshot.read(), files.CLIENT_INTERFACES)
         if not window.applications and not event_logs.has_context(bundle):
             return ["no application was submitted"], {}
         anchor = window.anchors[0]
