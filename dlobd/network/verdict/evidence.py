@@ -278,8 +278,7 @@ def _proc_net_dev(path: Path) -> dict[str, Counts]:
         return {}
     counts = {}
     for line in lines:
-        match = re.fullmatch(r"\s*(\S+):\s*((?:\d+\s*){16,})", line)
-        if match:
+        if match := re.fullmatch(r"\s*(\S+):\s*((?:\d+\s*){16,})", line):
             numbers = [int(word) for word in match[2].split()]
             counts[match[1]] = Counts(numbers[8], numbers[0], numbers[9], numbers[1])
     return counts

@@ -212,7 +212,7 @@ class ExternalHadoop(Place):
         """Return the path of a file in HDFS, after writing `pieces` to it unless it exists."""
         path = f"{self.top}/dlobd/cache/{name}"
         part = f"{path}.{socket.gethostname()}-{time.time_ns()}.part"
-        client = webhdfs.connect(self.web.webhdfs_url, self.web.user, timed=False)
+        client = webhdfs.Client(self.web.webhdfs_url, self.web.user, timed=False)
         try:
             if not self.storage.exists(path):
                 self._report(f"uploading {what}, {size_bytes / 1e6:.0f} MB, once: {self.web.conf.fs_uri}{path}")
