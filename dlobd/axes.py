@@ -204,10 +204,10 @@ INPUTS = Registry(
 
 PLACES = Registry(
     "places",
-    Row("external", "an external YARN cluster, given its HADOOP_CONF_DIR", "external:ExternalKind"),
-    Row("this-machine", "processes on this machine, with files in a local directory", "this_machine:ThisMachineKind"),
-    Row("spark-workers", "Spark's Master and Workers, with HDFS of the embedded cluster", "standalone:StandaloneKind"),
-    Row("embedded", "the embedded cluster's YARN and HDFS", "embedded:EmbeddedKind"),
+    Row("external", "an external YARN cluster, given its HADOOP_CONF_DIR", "external:ExternalHadoop"),
+    Row("this-machine", "processes on this machine, with files in a local directory", "this_machine:ThisMachine"),
+    Row("spark-workers", "Spark's Master and Workers, with HDFS of the embedded cluster", "standalone:StandaloneSpark"),
+    Row("embedded", "the embedded cluster's YARN and HDFS", "embedded:EmbeddedHadoop"),
     room="dlobd.run.place",
 )
 """Places that can run a job. dlobd uses the first place that supports the experiment; no setting selects it."""

@@ -200,7 +200,7 @@ class HistoryServer:
         user = configuration.user_name()
         events = f"/user/{user}/dlobd/spark-events"
         try:
-            webhdfs.connect(f"http://{daemons.web_address(self._namenode)}", user, timed=False).makedirs(events)
+            webhdfs.Client(f"http://{daemons.web_address(self._namenode)}", user, timed=False).makedirs(events)
         except failures() as error:
             self._progress(f"the history server waits for HDFS: {webhdfs.words(error)}")
             return

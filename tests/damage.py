@@ -22,12 +22,12 @@ from dlobd.measures.frames import RunBundle
 from dlobd.recompute import computed as record
 from dlobd.recompute.verification import verify
 from dlobd.report.export.otlp import otlp
-from dlobd.report.export.perfetto import trace_events
 from dlobd.report.page.data import document
 from dlobd.report.page.render import render
 from dlobd.report.page.source import source
 from dlobd.timeline.assemble import assemble
 from tests.captured import DATA, copy_of
+from tests.page_traces import trace_events
 
 DEADLINE_S = 60
 """Far more than a result takes: hashing a file of 2 GiB takes 5 s."""

@@ -13,6 +13,8 @@ from typing import Any
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.trace import Attribution, Span, Trace
 from dlobd.bundle.store import Bundle
+from dlobd.evidence.resources import SampledHost
+from dlobd.report.export import perfetto
 from dlobd.schema import MAIN_LANE, Process
 from dlobd.spans import SPANS
 from tests.strategies import trace_of
@@ -110,3 +112,8 @@ def sums(found: dict[str, Any]) -> Counter[tuple[str, str]]:
             name = found["names"][row[place]].partition("\n")[2]
             total[found["lanes"][row[0]]["name"], name] += row[place + 2]
     return total
+
+
+def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, Any]:
+    """The whole trace for Perfetto as one JSON object."""
+    return {"traceEvents": list(perfetto.events(trace, sampled)), **perfetto.members(trace)}

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dlobd.cli.options import RUNS, Allow, Json, Out, allowed, share
-from dlobd.cli.printing import print_json
+from dlobd.cli.printing import console, print_json
 from dlobd.errors import Regression, Undecided
 
 
@@ -34,20 +34,16 @@ def check(
     from dlobd.compare.compatibility import ORDER
     from dlobd.compare.gate import gate
     from dlobd.compare.runset import pairs
-    from dlobd.report.comparison import gate_document, judged_line, reasons
+    from dlobd.report.comparison import gate_document, judged_line, reasons, show
 
     # ORDER is allowed, because a baseline is always older than its candidate
     found = comparison.compare(pairs(against, series, out), max_regression, [*allowed(allow), ORDER])
     decided = gate(found)
     why = "; ".join(reasons(decided))
     if as_json:
-        print_json({**gate_document(decided), "comparison": comparison.document(found)})
+        print_json({**gate_document(decided), "comparison": found})
     else:
-        from rich.console import Console
-
-        from dlobd.report.comparison import show
-
-        show(found, Console(highlight=False))
+        show(found, console())
         for open_layer in decided.open_layers:
             print(f"not decided: {judged_line(open_layer)}")
     if decided.outcome == "regression":

@@ -44,15 +44,13 @@ def up(
 @app.command()
 def status(as_json: Json = False) -> int:
     """Show the running cluster: daemons, memory, web addresses."""
-    import dataclasses
-
     from dlobd.hadoop.embedded.cluster import EmbeddedCluster
     from dlobd.paths import cluster_dir
 
     cluster = EmbeddedCluster.attach(cluster_dir(), hold=False)
     now = cluster.status()
     if as_json:
-        print_json(dataclasses.asdict(now))
+        print_json(now)
     else:
         print(f"{now.state}, up {now.up_s:.0f} s, {now.applications} applications" + ", safe mode" * now.safe_mode)
         for daemon in now.daemons:

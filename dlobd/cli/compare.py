@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from dlobd.cli.options import RUNS, Allow, Json, Out, allowed, share
-from dlobd.cli.printing import print_json
+from dlobd.cli.printing import console, print_json
 
 RUNSET = "a series file (series-KEY.json), one of its points (series-KEY.json:POINT), a directory of bundles, or a run"
 
@@ -30,14 +30,11 @@ def compare(
     """
     from dlobd.compare import comparison
     from dlobd.compare.runset import pairs
+    from dlobd.report.comparison import show
 
     found = comparison.compare(pairs(first, second, out), margin, allowed(allow))
     if as_json:
-        print_json(comparison.document(found))
-        return 0
-    from rich.console import Console
-
-    from dlobd.report.comparison import show
-
-    show(found, Console(highlight=False))
+        print_json(found)
+    else:
+        show(found, console())
     return 0

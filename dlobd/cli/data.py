@@ -14,13 +14,11 @@ app = typer.Typer(help="List and download data sets.", no_args_is_help=True)
 @app.command(name="list")
 def list_(as_json: Json = False) -> None:
     """Show the data sets (whole, partial, missing or generated) and the folders of their files."""
-    import dataclasses
-
     from dlobd.run import data_sets
 
     rows = data_sets.local()
     if as_json:
-        print_json([dataclasses.asdict(row) for row in rows])
+        print_json(rows)
         return
     for row in rows:
         size = f"{row.bytes / 1e6:.1f} MB" if row.bytes else ""

@@ -29,8 +29,7 @@ def doctor(
 
     Exit code 3: a run would fail on this machine, or a required channel is missing. 4: the machine is ready, but the
     cluster does not respond."""
-    import dataclasses
-
+    from dlobd.fields import plain
     from dlobd.report.sentences import machine_line
     from dlobd.run.machine_noise import measure
     from dlobd.run.preflight import machine
@@ -39,9 +38,9 @@ def doctor(
     measured = measure() if noise else None
     if as_json:
         document = {
-            "findings": [dataclasses.asdict(finding) for finding in findings],
-            "listeners": [dataclasses.asdict(listener) for listener in machine.listeners(hadoop_conf)],
-            "noise": measured and dataclasses.asdict(measured) | {"sentence": machine_line(measured)},
+            "findings": findings,
+            "listeners": machine.listeners(hadoop_conf),
+            "noise": measured and plain(measured) | {"sentence": machine_line(measured)},
         }
         print_json(document)
     else:

@@ -1,12 +1,11 @@
 """`dlobd history`: lists the runs of a directory."""
 
-import dataclasses
 from typing import Annotated
 
 import typer
 
 from dlobd.cli.options import RUNS, Json, Out
-from dlobd.cli.printing import print_json
+from dlobd.cli.printing import console, print_json
 from dlobd.errors import UsageError
 
 MOST = 20
@@ -32,21 +31,18 @@ def history(
     from dlobd.bundle import store
     from dlobd.registry import unknown
     from dlobd.report import history as listing
+    from dlobd.report.repeats import WIDTH
 
     if sort not in listing.SORTS:
         raise UsageError(unknown("column", sort, listing.SORTS), "dlobd history --help")
     bundles = [one for one in store.bundles(out) if not experiments or one.path.parent.name in experiments]
     found = listing.rows(bundles, statuses or (), sort, limit)
     if as_json:
-        print_json([dataclasses.asdict(row) for row in found])
+        print_json(found)
         return
     if not found:
         print(f"no such runs in {out}" if experiments or statuses else f"no runs in {out}")
         return
-    from rich.console import Console
-
-    from dlobd.report.repeats import WIDTH
-
-    listing.show(found, Console(highlight=False, width=WIDTH))
+    listing.show(found, console(WIDTH))
     if limit and len(bundles) > len(found) == limit:
         print(f"{len(bundles)} runs in total: --limit 0 lists all")

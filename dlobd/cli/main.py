@@ -55,24 +55,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-_FIRST_VERBS = (
-    run,
-    sweep,
-    submit,
-    collect,
-    history,
-    show,
-    report,
-    trace,
-    export,
-    verify,
-    compare,
-    check,
-    doctor,
-    micro,
-)
-for module in (*_FIRST_VERBS, selftest):
+for module in (run, sweep, submit, collect, history, show, report, trace, export, verify, compare, check, doctor):
     app.command()(getattr(module, module.__name__.rpartition(".")[2]))
+app.command()(micro.micro)
+app.command()(selftest.selftest)
 app.command(name="list")(listing.list_)
 app.command(name="import")(import_.import_)
 app.command()(clean.clean)

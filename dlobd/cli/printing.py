@@ -13,8 +13,11 @@ from dlobd.bundle import files
 from dlobd.cli.options import EXIT_CODES
 from dlobd.cli.output import shown
 from dlobd.errors import BundleError
+from dlobd.fields import plain
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dlobd.bundle.store import Bundle
     from dlobd.record.run import Run
 
@@ -25,9 +28,16 @@ def print_note(line: str) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document."""
-    json.dump(value, sys.stdout, indent=1, default=str)
+    """Print one JSON document; dataclasses become objects."""
+    json.dump(plain(value), sys.stdout, indent=1, default=str)
     print()
+
+
+def console(width: int | None = None) -> Console:
+    """Return a console for text that rich must not highlight."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=width)
 
 
 def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = False) -> None:
@@ -35,18 +45,15 @@ def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = 
 
     Raises UsageError if there is no such view.
     """
-    from rich.console import Console
-
     from dlobd.axes import VIEWS
 
-    console = Console(highlight=False)
     first, *others = VIEWS.names()
     if not views and not full:
-        VIEWS.get(first)(run, console, _reference(bundle.path))
+        VIEWS.get(first)(run, console(), _reference(bundle.path))
         _print_next(bundle.path)
         return
     for view in [VIEWS.get(name) for name in views or others]:
-        view(run, console)
+        view(run, console())
 
 
 def warn_if_changed(bundle: Bundle, run: Run) -> None:

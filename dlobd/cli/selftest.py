@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from dlobd.cli.options import RUNS, Json, Out
-from dlobd.cli.printing import print_json
+from dlobd.cli.printing import console, print_json
 from dlobd.errors import RunInvalid
 
 
@@ -68,7 +68,5 @@ def selftest(
     if as_json:
         print_json(report.document(rans))
     else:
-        from rich.console import Console
-
-        report.tables(rans, Console(highlight=False))
+        report.tables(rans, console())
     return 0 if all(ran.ok for ran in rans) else RunInvalid.exit_code

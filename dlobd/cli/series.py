@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlobd.cli.options import EXIT_CODES
+from dlobd.cli.printing import console
 from dlobd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ def find_run(ref: str, out: Path) -> Bundle:
 
 def print_series(series: Series, bundles: dict[Cell, Bundle]) -> int:
     """Print the tables of a series, the comparison of its points, and the bundles; return the highest exit code."""
-    from rich.console import Console
-
     from dlobd.compare.comparison import compare
     from dlobd.compare.runset import of_series
     from dlobd.report import repeats as tables
@@ -38,15 +37,15 @@ def print_series(series: Series, bundles: dict[Cell, Bundle]) -> int:
 
     points = of_series(series, bundles).points()
     found = {label: point.runs for label, point in points.items()}
-    console = Console(highlight=False, width=tables.WIDTH if series.scaling else None)
-    (tables.sweep_table if series.scaling else tables.table)(found, console)
+    shown = console(tables.WIDTH if series.scaling else None)
+    (tables.sweep_table if series.scaling else tables.table)(found, shown)
     baseline, *others = points.values()
     if others and not series.scaling:
-        console.print()
+        shown.print()
         try:
-            show(compare([(baseline, other) for other in others]), console)
+            show(compare([(baseline, other) for other in others]), shown)
         except UsageError as error:
-            console.print(f"Not compared: {error.line}", soft_wrap=True)
+            shown.print(f"Not compared: {error.line}", soft_wrap=True)
     for cell, bundle in bundles.items():
         print(f"{cell.point}, repeat {cell.repeat}: {bundle.path}")
     print(f"series: {series.path}")

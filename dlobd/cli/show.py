@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from dlobd.cli.options import RUNS, Json, Out, RunRef
-from dlobd.cli.printing import print_bundle, print_json, print_run, warn_if_changed
+from dlobd.cli.printing import console, print_bundle, print_json, print_run, warn_if_changed
 from dlobd.cli.series import find_run, print_series
 from dlobd.errors import UsageError
 
@@ -37,8 +37,6 @@ def show(
     Several runs are shown as bars below each other, with differences by layer and the statistical verdict. For a series
     file (series-KEY.json, or series-KEY.json:POINT), show the tables of its finished runs.
     """
-    from rich.console import Console
-
     from dlobd.compare.runset import series_runs
     from dlobd.experiment import user_config
 
@@ -49,7 +47,7 @@ def show(
             raise UsageError("Several runs have one view.", "omit the options, or show one run")
         from dlobd.report.terminal.overview import several
 
-        several([find_run(one, out).read() for one in (run, *others)], Console(highlight=False))
+        several([find_run(one, out).read() for one in (run, *others)], console())
         return
     if as_json and (full or views or price is not None):
         raise UsageError("--json prints run.json, which has no views and no costs.", "omit the other options")
@@ -72,6 +70,6 @@ def show(
         from dlobd.report.tables import cost
         from dlobd.report.terminal import render
 
-        render.show(cost(found, price), Console(highlight=False))
+        render.show(cost(found, price), console())
     warn_if_changed(bundle, found)
     print_bundle(bundle, found)

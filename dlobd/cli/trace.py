@@ -42,7 +42,7 @@ def trace(
     file = checked(output, bundle.path / "trace.json", (".json",), force, size_bytes)
     found, sampled = read(bundle.path)
     selection = Selection(int(from_s * 1e9), None if to_s is None else int(to_s * 1e9), (lanes or "*").split(","))
-    if not selection.has_lane(found.lanes):
+    if not any(map(selection.has, found.lanes)):
         raise UsageError(f"--lanes {lanes}: the run has no such lane.", f"choose from {', '.join(found.lanes)}")
     encode = json.JSONEncoder(separators=(",", ":")).encode
     with writing(file) as temporary, opened(temporary) as stream:

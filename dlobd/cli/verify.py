@@ -25,14 +25,12 @@ def verify(
     bundle's hash; --against compares it with a hash that you noted earlier.
     The last line is the verdict. Exit code 7: a difference, or a failed check.
     """
-    import dataclasses
-
     from dlobd.recompute.verification import verify as verified
 
     bundle = find_run(run, out)
     found = verified(bundle, against)
     if as_json:
-        print_json(dataclasses.asdict(found))
+        print_json(found)
     else:
         for answer in found.answers:
             if full or found.failed:

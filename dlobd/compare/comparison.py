@@ -3,7 +3,6 @@
 All wall times of a comparison form one family of tests, all layers a second family; see `dlobd.compare.verdicts`.
 """
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -158,11 +157,6 @@ def compare(
             for place, one in enumerate(usable)
         ),
     )
-
-
-def document(comparison: Comparison) -> dict[str, object]:
-    """Convert the comparison to a dict for JSON."""
-    return dataclasses.asdict(comparison)
 
 
 def common(every: Sequence[Mapping[str, object]]) -> dict[str, object]:

@@ -49,8 +49,7 @@ class Transfer:
 def audits(lines: Iterable[LogLine]) -> Iterator[Audit]:
     """Yield the operations in the NameNode's audit log."""
     for line in lines:
-        match = _AUDIT.search(line.message)
-        if match:
+        if match := _AUDIT.search(line.message):
             yield Audit(line.at_ns, match[2], match[3], match[4], match[5])
 
 
@@ -63,8 +62,7 @@ def removed(audits: Iterable[Audit], path: str, until_ns: int) -> bool:
 def transfers(lines: Iterable[LogLine]) -> Iterator[Transfer]:
     """Yield the block transfers in a DataNode's client trace."""
     for line in lines:
-        match = _TRACE.search(line.message)
-        if match:
+        if match := _TRACE.search(line.message):
             yield Transfer(line.at_ns, match[2], int(match[1]), int(match[6]), match[5], match[3])
 
 

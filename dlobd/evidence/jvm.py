@@ -36,8 +36,7 @@ def read(path: Path) -> JvmLife | None:
             end = at_ns
         if length := _CREATED.search(line):
             start, created = at_ns - round(float(length[1].replace(",", ".")) * 1e9), at_ns
-        pause = _PAUSE.search(line)
-        if pause:
+        if pause := _PAUSE.search(line):
             pauses.append((at_ns - round(float(pause[1].replace(",", ".")) * 1e6), at_ns))
     if start is None:
         return None

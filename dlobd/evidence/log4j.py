@@ -39,8 +39,7 @@ class LogLine:
 def parse(lines: Iterable[str], source: str) -> Iterator[LogLine]:
     """Yield the lines that match dlobd's pattern, in the order of the file."""
     for line in lines:
-        match = _LINE.match(line)
-        if match:
+        if match := _LINE.match(line):
             level, logger, thread = map(intern, (match[3], match[4], match[5] or ""))
             yield LogLine(int(match[1]), level, logger, match[6].rstrip("\n"), source, thread)
 

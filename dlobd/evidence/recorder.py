@@ -217,7 +217,7 @@ class _File:
         elif isinstance(line, BeginLine):
             if line.i in self._begun:
                 return False
-            span = SpanLine(line.i, line.p, line.l, line.n, line.t, 0, line.w, line.a, line.th)
+            span = SpanLine(line.i, line.p, line.l, line.n, line.t, line.w, line.a, line.th, d=0)
             self._begun[span.i], self._open[span.i] = (number, span), span
         elif ended := self._open.get(line.i):
             if line.t < ended.t:

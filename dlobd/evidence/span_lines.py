@@ -41,22 +41,8 @@ class WaitLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     call: Annotated[int, Meta(ge=0, le=2**63 - 1)] = NONE
 
 
-class SpanLine(msgspec.Struct, gc=False, tag_field="k", tag="s"):
-    """Line of an ended span: ID, parent, layer, name, start, duration, wait, attributes and thread."""
-
-    i: Int
-    p: Int
-    l: str  # noqa: E741
-    n: str
-    t: Annotated[int, Meta(ge=-MAX_NS, le=MAX_NS)]
-    d: Annotated[int, Meta(ge=0, le=MAX_NS)]
-    w: WaitLine | UnsetType = UNSET
-    a: Raw = NO_ATTRIBUTES
-    th: str = ""
-
-
 class BeginLine(msgspec.Struct, gc=False, tag_field="k", tag="b"):
-    """Line of the begin of a span; see `SpanLine`."""
+    """Line of the begin of a span: ID, parent, layer, name, start, wait, attributes and thread."""
 
     i: Int
     p: Int
@@ -66,6 +52,12 @@ class BeginLine(msgspec.Struct, gc=False, tag_field="k", tag="b"):
     w: WaitLine | UnsetType = UNSET
     a: Raw = NO_ATTRIBUTES
     th: str = ""
+
+
+class SpanLine(BeginLine, tag="s", kw_only=True):
+    """Line of an ended span, with its duration."""
+
+    d: Annotated[int, Meta(ge=0, le=MAX_NS)]
 
 
 class EndLine(msgspec.Struct, gc=False, tag_field="k", tag="e"):

@@ -63,8 +63,8 @@ class WebHdfs:
     """
 
     def __init__(self, url: str, user: str, replication: int | None = None) -> None:
-        self._client = webhdfs.connect(url, user)
-        self._untimed = webhdfs.connect(url, user, timed=False)
+        self._client = webhdfs.Client(url, user)
+        self._untimed = webhdfs.Client(url, user, timed=False)
         self._replication = replication
 
     def write(self, path: str, data: Data, purpose: str, block_bytes: int | None = None) -> None:

@@ -21,7 +21,7 @@ from dlobd import tracing
 from dlobd.hadoop import http_session
 from dlobd.hadoop.failures import reason
 
-__all__ = ["Client", "Datanodes", "HdfsError", "Unreachable", "block_locations", "connect", "take", "words"]
+__all__ = ["Client", "Datanodes", "HdfsError", "Unreachable", "block_locations", "take", "words"]
 
 T = TypeVar("T")
 
@@ -106,9 +106,10 @@ class _Adapter(HTTPAdapter):
 
 
 class Client(InsecureClient):  # type: ignore[misc]  # the package has no types
-    """The package's client with a session that can add parameters to requests."""
+    """The package's client of the NameNode at `url`, such as http://127.0.0.1:9870. Its session can add parameters to
+    requests. Set `timed` to False for polls, which must not count as HDFS time."""
 
-    def __init__(self, url: str, user: str, timed: bool) -> None:
+    def __init__(self, url: str, user: str, timed: bool = True) -> None:
         self.session = http_session.session()
         self.given_up: dict[str, Unreachable] = {}  # excluded DataNodes, by their addresses for block transfers
         self.adapter = _Adapter(str(urlsplit(url).netloc), timed)
@@ -146,12 +147,6 @@ class Client(InsecureClient):  # type: ignore[misc]  # the package has no types
             if info_port == port and host in (ip, name.rpartition(":")[0]):
                 return str(node["xferaddr"])
         return http_address
-
-
-def connect(url: str, user: str, timed: bool = True) -> Client:
-    """Return a client of the NameNode at `url`, such as http://127.0.0.1:9870. Set `timed` to False for polls, which
-    must not count as HDFS time."""
-    return Client(url, user, timed)
 
 
 def take(client: Client, reader: Any, size_bytes: int | None) -> bytes:

@@ -230,10 +230,6 @@ class JobStatus:
     def report_failure(self, cause: str) -> None:
         self._markers.report_failure(cause)
 
-    def report_death(self, cause: str) -> None:
-        """Report the death of another rank's process. The report overrides failures that ranks report."""
-        self._markers.report_death(cause)
-
     def _read_if_due(self) -> None:
         with self._lock:
             if time.monotonic() < self._next_s:

@@ -7,6 +7,7 @@ from dlobd import spans as kinds
 from dlobd.bundle import files
 from dlobd.evidence.evidence import Evidence
 from dlobd.experiment.channels import library
+from dlobd.fields import decoded
 from dlobd.network.verdict.evidence import Snapshot, TransportEvidence
 from dlobd.network.verdict.rules import plane_of_addresses, verdict
 from dlobd.record.run import Plane
@@ -32,7 +33,7 @@ def planes(experiment: Runnable, evidence: Evidence) -> tuple[Plane, ...] | None
     snapshots = [rank.after for rank in ranks]
     # of dlobd's machine, on which the driver runs in client mode
     if (interfaces := evidence.document(files.CLIENT_INTERFACES)) is not None:
-        snapshots.append(Snapshot.from_json(interfaces))
+        snapshots.append(decoded(Snapshot, interfaces))
     for plane, addresses in ((SPARK, spark_addresses(evidence)), (HDFS, evidence.hdfs.datanode_addresses)):
         if addresses:
             verdicts.append(plane_of_addresses(plane, requested_of_all, addresses, snapshots))

@@ -28,7 +28,7 @@ def evidence(found: Summary) -> str:
     if not (found.wall_ns and found.parts):
         return ""
     measured, between, waits = (text.percent(found.share(ns)) for ns in found.seen_ns)
-    unknown = f"{found.unknown_ns / 1e9:.1f} s ({text.percent(found.unknown_share)} %) unexplained"
+    unknown = f"{found.unknown_ns / 1e9:.1f} s ({text.percent(found.share(found.unknown_ns))} %) unexplained"
     return f"Evidence: {measured} % measured, {waits} % known waits, {between} % inferred, {unknown}."
 
 
@@ -272,17 +272,17 @@ def machine_line(noise: Noise) -> str:
     return f"{_loop(noise)}; {_wait(noise)} at the moment."
 
 
-def run_line(noise: Noise, runs: int = ENOUGH_RUNS) -> str:
-    """Format the variation of earlier runs, and the smallest difference that `runs` runs of each side detect."""
+def run_line(noise: Noise) -> str:
+    """Format the variation of earlier runs, and the smallest difference that `ENOUGH_RUNS` runs of each side detect."""
     walls = noise.earlier_walls_ns or ()
     if len(walls) < 2:
         return f"run-to-run variation unknown ({len(walls)} earlier runs). {_loop(noise)}; {_wait(noise)}"
     took = f"{len(walls)} earlier runs took {min(walls) / 1e9:.1f} to {max(walls) / 1e9:.1f} s"
-    variation, share = run_variation(walls), smallest_share(noise, runs)
+    variation, share = run_variation(walls), smallest_share(noise, ENOUGH_RUNS)
     if variation is None or share is None:
         return f"{took}. More runs are needed for the smallest detectable difference. {_wait(noise)}"
     return (
-        f"{took}, standard deviation {text.percentage(variation, 1)}; {runs} runs of each side detect "
+        f"{took}, standard deviation {text.percentage(variation, 1)}; {ENOUGH_RUNS} runs of each side detect "
         f"{text.percentage(share, 1)} or more; {_wait(noise)}"
     )
 

@@ -109,11 +109,6 @@ class Summary:
         every = (*self.parts, *((self.unattributed,) if self.unattributed else ()))
         return sorted((part for part in every if part.hi_ns), key=lambda part: -part.ns)
 
-    @property
-    def unknown_share(self) -> float:
-        """Unexplained fraction of the wall time; 0 without a window."""
-        return self.unknown_ns / self.wall_ns if self.wall_ns else 0.0
-
     def share(self, ns: int) -> float:
         """Divide a duration by the wall time; return 0 without a window."""
         return ns / self.wall_ns if self.wall_ns else 0.0

@@ -56,7 +56,7 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, report: Repor
             "--set page_cache=as-is, or omit --by-hand",
         )
     runner.check(experiment, cluster, report)
-    with external.ExternalKind.opened(experiment, cluster, SetupTimes(), report) as place:
+    with ExternalHadoop.opened(experiment, cluster, SetupTimes(), report) as place:
         bundle = store.create(out, experiment.name)
         try:
             _, job = runner.prepare_job(experiment, place, bundle, report)

@@ -50,7 +50,7 @@ from dlobd.run import (
 from dlobd.run import run_record as run_records
 from dlobd.run.observer import Report, RunObserver, prefixed
 from dlobd.run.overlay import JobPython
-from dlobd.run.place.base import Lent, Metrics, Place, PlaceKind, kind_of
+from dlobd.run.place.base import Lent, Metrics, Place, kind_of
 from dlobd.run.preflight import capacity
 from dlobd.run.progress import Narrator
 from dlobd.run.run_record import RunInProgress
@@ -95,7 +95,7 @@ def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
         *staged,
         "submit: " + shell_line(command, " \\\n    "),
         f"submit: {what}, at most {experiment.timeout_s} s",
-        f"collect: {kind.evidence}",
+        f"collect: {kind.collects}",
         "import: trace and attribution",
         f"check: {checks}",
         "store: run.json and hashes",
@@ -167,7 +167,6 @@ def run(
     """
     check(experiment, lent, report)
     python = overlay.prepared(experiment, prefixed(report, "prepare"))
-    kind = kind_of(experiment, lent)
     new = [path for path in (out / experiment.name, out) if not path.exists()]
     bundle = store.create(out, experiment.name)
     run_record = RunInProgress(run_records.begin(bundle, experiment))
@@ -175,12 +174,12 @@ def run(
     try:
         run_record.write(bundle)
         this.observer.created(bundle)
-        with kind.opened(experiment, lent, run_record.times, report) as place:
+        with kind_of(experiment, lent).opened(experiment, lent, run_record.times, report) as place:
             versions = provenance.versions(place.java_version, place.hadoop_version)
             run_record.note(versions=versions | dict(python.versions))
             if place.own_settings:
                 run_record.note(platform={**run_record.run.platform, provenance.OWN_SETTINGS: place.own_settings})
-            _execute(this, kind, place)
+            _execute(this, place)
     except KeyboardInterrupt:
         if not _submitted(this):
             discard(bundle, new)
@@ -210,7 +209,7 @@ def _submitted(this: _Run) -> bool:
     return bool(this.record.run.command) or (this.bundle.path / generation.BELOW).exists()
 
 
-def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
+def _execute(this: _Run, place: Place) -> None:
     experiment, bundle, run_record, report = this.experiment, this.bundle, this.record, this.report
     times = run_record.times
     metrics: dict[str, int | None] = {}
@@ -241,7 +240,7 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
         _measure_noise(this, place)
     java_home = command.environment.get("JAVA_HOME")
     # an external cluster reads the environment from its own files
-    environment = page_cache.environment_parts(Path(java_home) if java_home else None) if kind.here else {}
+    environment = page_cache.environment_parts(Path(java_home) if java_home else None) if place.here else {}
     before = page_cache.environment_residency(environment)
     narrator = Narrator(report, experiment)
 
@@ -271,7 +270,7 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
         bundle.add_json(cached, files.ENVIRONMENT_CACHE)
         if window.ended_by != "interrupt":
             run_record.interruption = record.INTERRUPTED_LATE
-        report(f"collect: {kind.evidence}")
+        report(f"collect: {place.collects}")
         with times.measure("collect"):
             bundle.redact_driver_logs()
             missing, collected = _collect(place, window, job, bundle)

@@ -103,7 +103,8 @@ def close_retries(evidence: Evidence, parts: Sequence[Part]) -> list[Span]:
     tries: dict[str, list[Span]] = defaultdict(list)
     written: dict[str, list[Span]] = defaultdict(list)
     for span in with_path:
-        (tries if _completes(span) else written)[span.attrs["path"]].append(span)
+        completes = span.kind is kinds.NAMENODE_CALL and span.detail == COMPLETE
+        (tries if completes else written)[span.attrs["path"]].append(span)
     found: list[Span] = []
     for retry in evidence.hdfs.close_retries:
         for span in written[retry.path.removesuffix(".inprogress")]:
@@ -111,10 +112,6 @@ def close_retries(evidence: Evidence, parts: Sequence[Part]) -> list[Span]:
                 mine = [t for t in tries[retry.path] if t.lane == span.lane]
                 found.append(_retry_span(span, retry, _sleep(span, retry, mine), len(found)))
     return found
-
-
-def _completes(span: Span) -> bool:
-    return span.kind is kinds.NAMENODE_CALL and span.detail == COMPLETE
 
 
 def _sleep(write: Span, retry: CloseRetry, tries: Iterable[Span]) -> tuple[int, int]:

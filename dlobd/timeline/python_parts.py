@@ -6,7 +6,7 @@ inside a slice, its place is not known. A slice with other spans, such as the us
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from dlobd import spans as kinds
 from dlobd.evidence.recorder import Instant, RecordedProcess, RecordedSpan
@@ -25,15 +25,12 @@ def placed(process: RecordedProcess) -> list[RecordedSpan]:
         inside = [span for span in main if span is not task and task.start_ns <= span.start_ns < task.end_ns]
         for piece in (one for one in slices if task.start_ns < one.at_ns <= task.end_ns):
             begin_ns = piece.at_ns - piece.attrs["ns"]
-            if begin_ns >= task.start_ns and not _overlap(inside, begin_ns, piece.at_ns):
+            divided = any(span.start_ns < piece.at_ns and begin_ns < span.end_ns for span in inside)
+            if begin_ns >= task.start_ns and not divided:
                 for kind, start_ns, end_ns in _parts(piece):
                     names = next(ids), task.id, kind.layer, str(kind)
                     found.append(RecordedSpan(*names, start_ns, end_ns, False, {}, {}, ""))
     return found
-
-
-def _overlap(spans: Sequence[RecordedSpan], start_ns: int, end_ns: int) -> bool:
-    return any(span.start_ns < end_ns and start_ns < span.end_ns for span in spans)
 
 
 def _parts(piece: Instant) -> Iterator[tuple[SpanKind, int, int]]:

@@ -170,7 +170,7 @@ def test_an_upload_says_beforehand_how_large_it_is_and_that_it_happens_once(
     monkeypatch.setattr(external, "REPORT_S", -1.0)
     monkeypatch.setattr(external, "find_java", lambda: Java(tmp_path, "17", "here"))
     monkeypatch.setattr(external, "WebHdfs", lambda url, user: hdfs)
-    monkeypatch.setattr(external.webhdfs, "connect", lambda url, user, timed: hdfs)
+    monkeypatch.setattr(external.webhdfs, "Client", lambda url, user, timed: hdfs)
     monkeypatch.setattr(packing, "environment", lambda: packing.Tarball("environment-1.tar", {"a": large}, {}))
     monkeypatch.setattr(packing, "spark_libs", lambda jars: packing.Tarball("spark-libs-2.tar", {}, {}))
     monkeypatch.setattr(packing, "package", lambda: tmp_path / "dlobd.zip")

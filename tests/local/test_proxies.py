@@ -44,7 +44,7 @@ def test_hdfs_and_yarn_are_reached_directly() -> None:
         assert application.abort(url, "application_1_1") == "d"
         assert external._get(f"{url}/logs/") is not None
         assert webhdfs.block_locations(url, "user", "/a", 1) == info
-        with webhdfs.connect(url, "user", timed=False).session as session:
+        with webhdfs.Client(url, "user", timed=False).session as session:
             assert session.get(f"{url}/jmx", timeout=5).json() == info
         assert "Authorization" not in http_session.get(url).request.headers
 

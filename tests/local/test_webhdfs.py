@@ -25,7 +25,7 @@ def namenode() -> Iterator[str]:
 
 
 def test_a_datanode_that_is_alive_is_named_by_its_transfer_address(namenode: str) -> None:
-    client = webhdfs.connect(namenode, "somebody")
+    client = webhdfs.Client(namenode, "somebody")
     with client.session:
         assert client.transfer_address("127.0.0.2:9864") == "127.0.0.2:9866"
         assert client.transfer_address("localhost:9864") == "127.0.0.2:9866"
@@ -33,13 +33,13 @@ def test_a_datanode_that_is_alive_is_named_by_its_transfer_address(namenode: str
 
 def test_a_datanode_that_was_given_up_meanwhile_needs_no_exclusion(namenode: str) -> None:
     """It died, for the NameNode, while its client waited for it: another one is asked all the same."""
-    client = webhdfs.connect(namenode, "somebody")
+    client = webhdfs.Client(namenode, "somebody")
     with client.session:
         assert client.transfer_address("127.0.0.3:9864") == "127.0.0.3:9864"
 
 
 def test_a_namenode_that_is_gone_says_nothing() -> None:
-    client = webhdfs.connect("http://127.0.0.1:9", "somebody")
+    client = webhdfs.Client("http://127.0.0.1:9", "somebody")
     with client.session:
         assert client.transfer_address("127.0.0.3:9864") is None
 

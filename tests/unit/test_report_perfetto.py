@@ -17,9 +17,10 @@ from dlobd.attribution.attribute import nested, releases
 from dlobd.attribution.trace import Trace
 from dlobd.evidence import resources
 from dlobd.evidence.evidence import Evidence
-from dlobd.report.export.perfetto import Selection, events, microseconds, trace_events
+from dlobd.report.export.perfetto import Selection, events, microseconds
 from dlobd.schema import Event, Process
 from dlobd.timeline.assemble import assemble
+from tests.page_traces import trace_events
 from tests.samples import host, sample
 from tests.strategies import span, trace_of, traces
 

@@ -31,7 +31,7 @@ from dlobd.job.launchers.liveness import await_joined, uses_tensorflow_servers, 
 if TYPE_CHECKING:
     from pyspark import RDD, BarrierTaskContext, SparkContext
 
-    from dlobd.job.description import Job
+    from dlobd.job.description import Job, Markers
     from dlobd.job.rank_status import JobStatus
 
 PIPE_BYTES = 1 << 20  # capacity of the feed's pipe: about a dozen blocks. Linux allows this size to ordinary users.
@@ -135,19 +135,19 @@ class _RankTask:
             cause = f"trainer process {child.pid} of rank {rank} died: {exit_status(code, memory)}"
             if code < 0:
                 tracing.instant(kinds.TRAINER_DIED, cause=cause, pid=child.pid, code=code)
-                self._unpickled_status().report_death(cause)
+                self._markers().report_death(cause)
             else:
                 # only the first report counts: this report is ignored if the trainer has reported its own failure
                 self._report_failure(cause)
             raise RuntimeError(cause)
 
-    def _unpickled_status(self) -> JobStatus:
+    def _markers(self) -> Markers:
         # unpickled only if needed, because it needs imports
-        status: JobStatus = pickle.loads(self._status)
-        return status
+        markers: Markers = pickle.loads(self._status)
+        return markers
 
     def _report_failure(self, cause: str) -> None:
-        self._unpickled_status().report_failure(cause)
+        self._markers().report_failure(cause)
 
 
 def _feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:

@@ -7,8 +7,8 @@
 4. A failed call leaves the array undefined, and the mesh unusable.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Protocol
 
 import numpy as np
 
@@ -20,27 +20,23 @@ SEGMENT_BYTES = 256 * 1024
 overhead per segment equals the transfer time of about 64 KiB over loopback."""
 
 
-class AllReduce(Protocol):
-    """Interface of an all-reduce algorithm on one rank."""
-
-    def __init__(self, mesh: Mesh) -> None: ...
-
-    @staticmethod
-    def partners(rank: int, size: int) -> set[int]:
-        """Return the ranks that `rank` communicates with."""
-
-    def __call__(self, array: Array, deadline_s: float) -> None:
-        """Sum `array` in place over all ranks. It is contiguous, with one dimension.
-
-        Raises ExchangeFailed: a peer is gone or late."""
-
-
-class _Algorithm:
-    """Base class of the algorithms, with preallocated memory for a received segment."""
+class AllReduce(ABC):
+    """Base class of the all-reduce algorithms on one rank, with preallocated memory for a received segment."""
 
     def __init__(self, mesh: Mesh) -> None:
         self._mesh = mesh
         self._memory = np.empty(SEGMENT_BYTES, np.uint8)
+
+    @staticmethod
+    @abstractmethod
+    def partners(rank: int, size: int) -> set[int]:
+        """Return the ranks that `rank` communicates with."""
+
+    @abstractmethod
+    def __call__(self, array: Array, deadline_s: float) -> None:
+        """Sum `array` in place over all ranks. It is contiguous, with one dimension.
+
+        Raises ExchangeFailed: a peer is gone or late."""
 
     def _recv(self, sender: int, part: Array, deadline_s: float, add: bool = False) -> None:
         for segment in _segments(part):
@@ -50,7 +46,7 @@ class _Algorithm:
                 np.add(segment, received, out=segment)
 
 
-class Ring(_Algorithm):
+class Ring(AllReduce):
     """Ring all-reduce: each rank sends only to the next rank (Patarasuk and Yuan 2009, as in Horovod).
 
     The array is cut into as many chunks as there are ranks. In `size - 1` rounds each chunk travels around the ring and
@@ -84,7 +80,7 @@ class Ring(_Algorithm):
         mesh.drain()
 
 
-class HalvingDoubling(_Algorithm):
+class HalvingDoubling(AllReduce):
     """Recursive halving and doubling (Rabenseifner 2004; Thakur, Rabenseifner and Gropp 2005).
 
     Halving: pairs of ranks, distant pairs first, send each other half of their current part and sum the other half,

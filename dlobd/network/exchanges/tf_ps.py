@@ -33,21 +33,18 @@ class TfPs(OutsideStepExchange):
     """Exchange `tf-ps`: TensorFlow's parameter servers, outside the step."""
 
     def connect(self, context: JoinContext) -> "TfPsPeers":
-        servers = context.servers
-        if servers > context.size:
-            raise ExchangeFailed(f"exchange_servers {servers} exceeds the number of ranks, {context.size}")
-        return TfPsPeers(context, servers)
+        return TfPsPeers(context)
 
 
 class TfPsPeers(Peers):
     """Sessions of TensorFlow, which does not count bytes. Other ranks detect a failure when this process ends."""
 
-    def __init__(self, context: JoinContext, servers: int) -> None:
+    def __init__(self, context: JoinContext) -> None:
         import tensorflow as tf
 
         self._tf = tf
         self._context = context
-        self._servers = servers
+        self._servers = context.servers
         self._carried: list[tuple[int, int, int]] = []
         self._failed = False
         self._graph = tf.Graph()

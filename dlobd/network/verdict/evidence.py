@@ -131,14 +131,6 @@ class Snapshot:
     def home(self, address: str) -> str | None:
         return next((one.name for one in self.interfaces if address in one.addresses), None)
 
-    def to_json(self) -> dict[str, object]:
-        return dict(plain(self))
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Parse a recorded snapshot. Raises KeyError or TypeError if its form is invalid."""
-        return decoded(cls, values)
-
     def since(self, before: Self) -> Self:
         """Return the increases since an earlier snapshot. Counters that only one snapshot has are unknown."""
         return dataclasses.replace(
@@ -286,8 +278,7 @@ def _proc_net_dev(path: Path) -> dict[str, Counts]:
         return {}
     counts = {}
     for line in lines:
-        match = re.fullmatch(r"\s*(\S+):\s*((?:\d+\s*){16,})", line)
-        if match:
+        if match := re.fullmatch(r"\s*(\S+):\s*((?:\d+\s*){16,})", line):
             numbers = [int(word) for word in match[2].split()]
             counts[match[1]] = Counts(numbers[8], numbers[0], numbers[9], numbers[1])
     return counts

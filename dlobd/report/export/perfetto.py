@@ -41,10 +41,6 @@ class Selection:
         """Return True for a selected lane."""
         return any(fnmatchcase(lane, pattern.strip()) for pattern in self.lanes)
 
-    def has_lane(self, lanes: Iterable[str]) -> bool:
-        """Return True if any of the lanes is selected."""
-        return any(map(self.has, lanes))
-
     def flags(self, start_ns: Ints, end_ns: Ints, zero_ns: int) -> Flags:
         """Return True for each interval that overlaps the selection."""
         flags: Flags = (end_ns > zero_ns + self.from_ns) & (start_ns < zero_ns + (self.to_ns or MOST))
@@ -52,11 +48,6 @@ class Selection:
 
 
 ALL = Selection()
-
-
-def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, object]:
-    """Build the whole trace as one JSON object; see `events`."""
-    return {"traceEvents": list(events(trace, sampled)), **members(trace)}
 
 
 def members(trace: Trace) -> dict[str, object]:

@@ -80,14 +80,11 @@ def read(files: Files, top: str, application_id: str) -> bytes:
     path = f"{top}/{logs[0][0]}"
     if not logs[0][1]:
         return _plain(files.read(path), logs[0][3])
-    segments = sorted(map(_segment, filter(None, map(_SEGMENT.fullmatch, files.names(path)))))
+    matches = filter(None, map(_SEGMENT.fullmatch, files.names(path)))
+    segments = sorted((int(match[1]), bool(match[3]), match[0], match[2]) for match in matches)
     # Spark may have merged the first segments
     first = max((at for at, (_, merged, _, _) in enumerate(segments) if merged), default=0)
     return b"".join(_plain(files.read(f"{path}/{name}"), codec) for _, _, name, codec in segments[first:])
-
-
-def _segment(match: re.Match[str]) -> tuple[int, bool, str, str | None]:
-    return int(match[1]), bool(match[3]), match[0], match[2]
 
 
 def _plain(data: bytes, codec: str | None) -> bytes:

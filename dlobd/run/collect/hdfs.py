@@ -31,7 +31,7 @@ def from_hdfs(hdfs: Hdfs, applications: Sequence[str], train_dir: str, run_dir: 
     The job's directories `train_dir` and `run_dir` are empty if the job has no such directory.
     """
     missing: list[str] = []
-    client = webhdfs.connect(hdfs.webhdfs_url, hdfs.user, timed=False)
+    client = webhdfs.Client(hdfs.webhdfs_url, hdfs.user, timed=False)
     in_hdfs = event_logs.Files(client.list, partial(_read, client))
     parts: list[tuple[str, str, Callable[[], None]]] = []
     # without an event log, a SparkContext with a local master has no ID

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar
 
 import requests
 
@@ -13,17 +12,15 @@ from dlobd.errors import ClusterError, SetupError, UsageError
 from dlobd.hadoop import webhdfs
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster, LostDaemon
 from dlobd.hadoop.embedded.configuration import LOOPBACK, default_settings, spark_conf_dir, work_dir_name
-from dlobd.hadoop.embedded.jars import HADOOP_VERSION
 from dlobd.hadoop.failures import failures
-from dlobd.hadoop.file_system import Storage, WebHdfs
+from dlobd.hadoop.file_system import WebHdfs
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.description import Job
 from dlobd.paths import cluster_dir
 from dlobd.run import orphans
 from dlobd.run.collect import application, embedded, event_logs
-from dlobd.run.machine_noise import ALL
 from dlobd.run.observer import Report, prefixed
-from dlobd.run.place.base import Lent, Metrics
+from dlobd.run.place.base import Lent, Metrics, Place
 from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import Target
 from dlobd.run.submitted_process import Window
@@ -33,8 +30,26 @@ QUEUE = "default"
 """The only queue in yarn/base/capacity-scheduler.properties."""
 
 
-class EmbeddedHadoop:
+class EmbeddedHadoop(Place):
     """A `Place` on a running embedded cluster. `replication` applies to files written to its HDFS."""
+
+    collects = "logs, spans, event log, ResourceManager record"
+
+    @staticmethod
+    def serves(experiment: Runnable, lent: Lent) -> bool:
+        return experiment.scheduler == "yarn"
+
+    @staticmethod
+    def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target]:
+        check_queue(experiment)
+        return planned()
+
+    @staticmethod
+    @contextmanager
+    def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> Iterator["EmbeddedHadoop"]:
+        check_queue(experiment)
+        with lent_or_own(lent, times, report) as running:
+            yield EmbeddedHadoop(running, experiment.replication)
 
     def __init__(self, cluster: EmbeddedCluster, replication: int) -> None:
         """Raise SetupError if the cluster has too few DataNodes."""
@@ -45,13 +60,10 @@ class EmbeddedHadoop:
                 f"--set replication={datanodes}",
             )
         self.cluster = cluster
-        self.java_version: str | None = cluster.java.version
-        self.hadoop_version: str | None = HADOOP_VERSION
+        self.java_version = cluster.java.version
         settings = [f"{key}={value}" for key, value in sorted(cluster.own_settings.items())]
         self.own_settings = ", ".join(redact_words(settings))
-        self.storage: Storage = WebHdfs(cluster.endpoints.webhdfs_url, cluster.user, replication)
-        self.top = ""
-        self.machine = ALL
+        self.storage = WebHdfs(cluster.endpoints.webhdfs_url, cluster.user, replication)
         self.log_offsets: dict[str, int] = {}
 
     @property
@@ -63,9 +75,6 @@ class EmbeddedHadoop:
 
     def target(self) -> Target:
         return target_of(self.cluster)
-
-    def send(self, packages: Path) -> str:
-        return ""
 
     def job_fields(self) -> dict[str, str]:
         endpoints = self.cluster.endpoints
@@ -159,8 +168,7 @@ def lent_or_own(lent: Lent, times: SetupTimes, report: Report) -> Iterator[Embed
             orphans.end_orphans(own.rm_url, own.endpoints.nm_urls, report)
             yield own
         return
-    if not isinstance(lent, EmbeddedCluster):
-        raise TypeError(f"not an embedded cluster: {lent}")
+    assert isinstance(lent, EmbeddedCluster)
     times.skip("cluster_up")
     orphans.end_orphans(lent.rm_url, lent.endpoints.nm_urls, report)
     yield lent
@@ -185,26 +193,3 @@ def check_queue(experiment: Runnable) -> None:
     if isinstance(experiment, Experiment) and experiment.queue not in ("", QUEUE):
         why = f"queue {experiment.queue}: the embedded cluster has only the queue {QUEUE}."
         raise UsageError(why, "omit it, or add --hadoop-conf DIR")
-
-
-class EmbeddedKind:
-    """The `PlaceKind` of YARN on the embedded cluster."""
-
-    evidence: ClassVar[str] = "logs, spans, event log, ResourceManager record"
-    here: ClassVar[bool] = True
-
-    @staticmethod
-    def serves(experiment: Runnable, lent: Lent) -> bool:
-        return experiment.scheduler == "yarn"
-
-    @staticmethod
-    def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target]:
-        check_queue(experiment)
-        return planned()
-
-    @staticmethod
-    @contextmanager
-    def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> Iterator[EmbeddedHadoop]:
-        check_queue(experiment)
-        with lent_or_own(lent, times, report) as running:
-            yield EmbeddedHadoop(running, experiment.replication)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 from dlobd.bundle import files
@@ -25,7 +25,7 @@ from dlobd.hadoop import spark_logging, webhdfs
 from dlobd.hadoop.embedded.configuration import user_name
 from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.failures import failures
-from dlobd.hadoop.file_system import Storage, WebHdfs
+from dlobd.hadoop.file_system import WebHdfs
 from dlobd.hadoop.site_files import HadoopConf
 from dlobd.hadoop.web import HadoopWeb
 from dlobd.job.description import Job
@@ -36,7 +36,7 @@ from dlobd.run.collect import application, event_logs, workers
 from dlobd.run.collect import external as evidence
 from dlobd.run.machine_noise import CLIENT
 from dlobd.run.observer import Report, prefixed
-from dlobd.run.place.base import Lent, Metrics
+from dlobd.run.place.base import Lent, Metrics, Place
 from dlobd.run.preflight.cluster import check_capacity, check_nodes, nodes_have_dlobd
 from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import PACKAGES, PackedInstallation, Target
@@ -83,18 +83,48 @@ def check(experiment: Runnable) -> None:
         )
 
 
-class ExternalHadoop:
+class ExternalHadoop(Place):
     """A `Place` on an external cluster that has answered. `archive` is the user's own packed environment, `python` the
     user's interpreter on the nodes."""
+
+    collects = "logs, spans, event log, ResourceManager record"
+    here = False
+
+    @staticmethod
+    def serves(experiment: Runnable, lent: Lent) -> bool:
+        # `planned` and `opened` refuse an experiment that cannot run on the cluster
+        return isinstance(lent, ExternalCluster | ExternalHadoop)
+
+    @staticmethod
+    def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target]:
+        check(experiment)
+        assert isinstance(lent, ExternalCluster)
+        conf = lent.read()
+        target = planned_target(conf, lent.archive, lent.python)
+        if target.packed is None:
+            return f"use dlobd on the nodes of {conf.directory}", target
+        what = "Spark's jars" if lent.python else "environment and Spark's jars"
+        return f"upload {what} to HDFS of {conf.directory}, once", target
+
+    @staticmethod
+    @contextmanager
+    def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> Iterator["ExternalHadoop"]:
+        check(experiment)
+        assert isinstance(lent, ExternalCluster | ExternalHadoop)
+        place = ExternalHadoop.open(lent, prefixed(report, "prepare")) if isinstance(lent, ExternalCluster) else lent
+        if note := check_capacity(experiment, place.web):
+            report(f"prepare: {note}")
+        if place is not lent:  # the cluster of a series has all uploads
+            place.supply(times)
+        yield place.with_replication(experiment.replication)
 
     def __init__(self, web: HadoopWeb, archive: Path | None, report: Report, python: str = "") -> None:
         """Raise SetupError if there is no Java 17 for spark-submit."""
         java = find_java()
         self.web = web
-        self.java_version: str | None = java.version
+        self.java_version = java.version
         self.hadoop_version = web.hadoop_version
-        self.own_settings = ""
-        self.storage: Storage = WebHdfs(web.webhdfs_url, web.user)
+        self.storage = WebHdfs(web.webhdfs_url, web.user)
         self.top = web.home.rstrip("/")
         self.machine = CLIENT
         self._java = java
@@ -182,7 +212,7 @@ class ExternalHadoop:
         """Return the path of a file in HDFS, after writing `pieces` to it unless it exists."""
         path = f"{self.top}/dlobd/cache/{name}"
         part = f"{path}.{socket.gethostname()}-{time.time_ns()}.part"
-        client = webhdfs.connect(self.web.webhdfs_url, self.web.user, timed=False)
+        client = webhdfs.Client(self.web.webhdfs_url, self.web.user, timed=False)
         try:
             if not self.storage.exists(path):
                 self._report(f"uploading {what}, {size_bytes / 1e6:.0f} MB, once: {self.web.conf.fs_uri}{path}")
@@ -210,9 +240,6 @@ class ExternalHadoop:
                 self._report(f"uploading {what}: {done / 1e6:.0f} of {size_bytes / 1e6:.0f} MB")
             done += len(piece)
             yield piece
-
-    def daemon_pids(self) -> dict[str, int]:
-        return {}
 
     def target(self) -> Target:
         target = planned_target(self.web.conf, self._archive, self._python)
@@ -245,14 +272,11 @@ class ExternalHadoop:
         except failures() as error:
             raise ClusterError(f"HDFS created no directory: {error}", f"check permissions in {self.top}") from error
 
-    def local_files(self, directory: str) -> None:
-        return None
-
     def abort(self, application_id: str) -> str:
         return application.abort(self.rm_url, application_id)
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
-        bundle.add_json(Snapshot.read().to_json(), files.CLIENT_INTERFACES)
+        bundle.add_json(Snapshot.read(), files.CLIENT_INTERFACES)
         if not window.applications and not event_logs.has_context(bundle):
             return ["no application was submitted"], {}
         anchor = window.anchors[0]
@@ -282,7 +306,7 @@ def _uploads(conf: HadoopConf, archive: Path | None, python: str) -> bool:
     return archive is not None or bool(python) or not nodes_have_dlobd(conf)
 
 
-def planned_target(conf: HadoopConf, archive: Path | None, python: str = "") -> Target:
+def planned_target(conf: HadoopConf, archive: Path | None, python: str) -> Target:
     """Return the target for spark-submit. Facts that need a request to the cluster are in angle brackets."""
     home, name = "<hdfs-home>/dlobd", packing.ENVIRONMENT
     return Target(
@@ -316,47 +340,3 @@ def _own_address(url: str) -> str:
             return str(connection.getsockname()[0])
     except OSError as error:
         raise ClusterError(f"YARN stopped answering at {parts.netloc}: {error}.", "try again") from error
-
-
-class ExternalKind:
-    """The `PlaceKind` of a cluster named by its HADOOP_CONF_DIR."""
-
-    evidence: ClassVar[str] = "logs, spans, event log, ResourceManager record"
-    here: ClassVar[bool] = False
-
-    @staticmethod
-    def serves(experiment: Runnable, lent: Lent) -> bool:
-        # `planned` and `opened` refuse an experiment that cannot run on the cluster
-        return isinstance(lent, ExternalCluster | ExternalHadoop)
-
-    @staticmethod
-    def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target]:
-        check(experiment)
-        if not isinstance(lent, ExternalCluster):
-            raise TypeError(f"not the name of an external cluster: {lent}")
-        conf = lent.read()
-        target = planned_target(conf, lent.archive, lent.python)
-        if target.packed is None:
-            return f"use dlobd on the nodes of {conf.directory}", target
-        what = "Spark's jars" if lent.python else "environment and Spark's jars"
-        return f"upload {what} to HDFS of {conf.directory}, once", target
-
-    @staticmethod
-    @contextmanager
-    def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> Iterator[ExternalHadoop]:
-        check(experiment)
-        if isinstance(lent, ExternalHadoop):  # cluster of a series, with all uploads done
-            place = lent
-            _check_capacity(experiment, place, report)
-        elif isinstance(lent, ExternalCluster):
-            place = ExternalHadoop.open(lent, prefixed(report, "prepare"))
-            _check_capacity(experiment, place, report)
-            place.supply(times)
-        else:
-            raise TypeError(f"not an external cluster: {lent}")
-        yield place.with_replication(experiment.replication)
-
-
-def _check_capacity(experiment: Runnable, place: ExternalHadoop, report: Report) -> None:
-    if note := check_capacity(experiment, place.web):
-        report(f"prepare: {note}")

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError
@@ -55,6 +54,37 @@ class StandaloneSpark(EmbeddedHadoop):
         master: the Master's address; empty if the Master runs in the driver.
     """
 
+    collects = "logs, spans, event log"
+
+    @staticmethod
+    def serves(experiment: Runnable, lent: Lent) -> bool:
+        return experiment.scheduler in ("standalone", "local-cluster")
+
+    @staticmethod
+    def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target]:
+        words, target = embedded.planned()
+        if experiment.scheduler == "standalone":
+            words += ", and Spark's own Master and Workers"
+        home = spark_home_in(work_dir_name(cluster_dir()))
+        return words, replace(target, master="<spark-master>", spark_home=home)
+
+    @staticmethod
+    @contextmanager
+    def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> Iterator["StandaloneSpark"]:
+        with lent_or_own(lent, times, report) as cluster:
+            home = link_home(spark_home(), cluster.work_dir)
+            if experiment.scheduler == "local-cluster":
+                yield StandaloneSpark(cluster, experiment.replication, home, "")
+                return
+            daemons = SparkDaemons(home, cluster.work_dir, environment(target_of(cluster)), experiment)
+            with times.measure("spark_up"):
+                master = daemons.start(prefixed(report, "prepare"))
+            try:
+                yield StandaloneSpark(cluster, experiment.replication, home, master)
+            finally:
+                with times.measure("spark_down"):
+                    daemons.stop()
+
     def __init__(self, cluster: EmbeddedCluster, replication: int, home: Path, master: str) -> None:
         super().__init__(cluster, replication)
         self._home = home
@@ -79,42 +109,6 @@ class StandaloneSpark(EmbeddedHadoop):
         for log in sorted(self._home.glob("*.log")):
             bundle.add(log, f"logs/daemons/spark-{log.name}")
         return missing, {"daemons_bytes": sum(self.cluster.memory().values())}
-
-
-class StandaloneKind:
-    """The `PlaceKind` of schedulers `standalone` and `local-cluster`."""
-
-    evidence: ClassVar[str] = "logs, spans, event log"
-    here: ClassVar[bool] = True
-
-    @staticmethod
-    def serves(experiment: Runnable, lent: Lent) -> bool:
-        return experiment.scheduler in ("standalone", "local-cluster")
-
-    @staticmethod
-    def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target]:
-        words, target = embedded.planned()
-        if experiment.scheduler == "standalone":
-            words += ", and Spark's own Master and Workers"
-        home = spark_home_in(work_dir_name(cluster_dir()))
-        return words, replace(target, master="<spark-master>", spark_home=home)
-
-    @staticmethod
-    @contextmanager
-    def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> Iterator[StandaloneSpark]:
-        with lent_or_own(lent, times, report) as cluster:
-            home = link_home(spark_home(), cluster.work_dir)
-            if experiment.scheduler == "local-cluster":
-                yield StandaloneSpark(cluster, experiment.replication, home, "")
-                return
-            daemons = SparkDaemons(home, cluster.work_dir, environment(target_of(cluster)), experiment)
-            with times.measure("spark_up"):
-                master = daemons.start(prefixed(report, "prepare"))
-            try:
-                yield StandaloneSpark(cluster, experiment.replication, home, master)
-            finally:
-                with times.measure("spark_down"):
-                    daemons.stop()
 
 
 def spark_home_in(work_dir: Path) -> Path:

@@ -3,50 +3,45 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar
 
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError
 from dlobd.hadoop.embedded.configuration import user_name
-from dlobd.hadoop.embedded.jars import HADOOP_VERSION
-from dlobd.hadoop.file_system import LocalDirectory, Storage
+from dlobd.hadoop.file_system import LocalDirectory
 from dlobd.job.description import Job
 from dlobd.paths import make_writable, native_dir
-from dlobd.run.machine_noise import ALL
 from dlobd.run.observer import Report
-from dlobd.run.place.base import Lent, Metrics
+from dlobd.run.place.base import Lent, Metrics, Place
 from dlobd.run.run_record import SetupTimes
 from dlobd.run.submitted_process import Window
 from dlobd.schema import Runnable
 
 
-class ThisMachine:
+class ThisMachine(Place):
     """A `Place` that is a directory in the cache. No daemon runs."""
+
+    collects = "logs, spans, markers"
+
+    @staticmethod
+    def serves(experiment: Runnable, lent: Lent) -> bool:
+        return experiment.scheduler == "none"
+
+    @staticmethod
+    def planned(experiment: Runnable, lent: Lent) -> tuple[str, None]:
+        return "no daemon is started", None
+
+    @staticmethod
+    @contextmanager
+    def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> Iterator["ThisMachine"]:
+        yield ThisMachine()
 
     def __init__(self) -> None:
         """Raise SetupError if the directory cannot be written."""
         directory = native_dir()
         make_writable(directory)
-        self.java_version: str | None = None
-        self.hadoop_version: str | None = HADOOP_VERSION
-        self.own_settings = ""
-        self.storage: Storage = LocalDirectory()
+        self.storage = LocalDirectory()
         self.top = str(directory)
-        self.machine = ALL
-
-    @property
-    def rm_url(self) -> None:
-        return None
-
-    def daemon_pids(self) -> dict[str, int]:
-        return {}
-
-    def target(self) -> None:
-        return None
-
-    def send(self, packages: Path) -> str:
-        return ""
 
     def job_fields(self) -> dict[str, str]:
         return {"fs_uri": "file://", "webhdfs_url": "", "user": user_name()}
@@ -60,9 +55,6 @@ class ThisMachine:
     def local_files(self, directory: str) -> list[Path]:
         return [Path(directory) / name for name in sorted(self.storage.sizes(directory))]
 
-    def abort(self, application_id: str) -> str:
-        return ""
-
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
         if job is None:
             return [], {}
@@ -70,23 +62,3 @@ class ThisMachine:
         markers = {name: self.storage.read(f"{job.run_dir}/done/{name}", "marker").decode() for name in names}
         bundle.add_json(markers, files.MARKERS)
         return [], {}
-
-
-class ThisMachineKind:
-    """The `PlaceKind` of experiments without a scheduler."""
-
-    evidence: ClassVar[str] = "logs, spans, markers"
-    here: ClassVar[bool] = True
-
-    @staticmethod
-    def serves(experiment: Runnable, lent: Lent) -> bool:
-        return experiment.scheduler == "none"
-
-    @staticmethod
-    def planned(experiment: Runnable, lent: Lent) -> tuple[str, None]:
-        return "no daemon is started", None
-
-    @staticmethod
-    @contextmanager
-    def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> Iterator[ThisMachine]:
-        yield ThisMachine()
