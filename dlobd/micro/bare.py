@@ -1,20 +1,13 @@
-"""The reference of a channel over IP: Python's sockets without length, deadline or proof of a secret.
+"""The reference of a channel over IP: a connected TCP socket, without length, deadline or counters.
 
-Both ends know the length of each message. The listener binds one address and accepts only peers that send the
-launch's secret first.
+The connection is made and authenticated by library sockets. Both ends know the length of each message.
 """
 
-from __future__ import annotations
-
-import hmac
 import socket
-import time
 from collections.abc import Sequence
 
 from dlobd.network.channels import base
-from dlobd.network.channels.ip import local_address, source_towards
-
-BLOCKED_S = 60.0  # timeout of a socket without traffic
+from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection, SocketsListener
 
 
 class BareChannel:
@@ -23,59 +16,40 @@ class BareChannel:
     capabilities = base.Capabilities()
 
     def __init__(self, transport: str, device: str, secret: bytes) -> None:
-        self._transport, self._device, self._secret = transport, device, secret
-        self._open: list[BareConnection | BareListener] = []
+        self._sockets = SocketsChannel(transport, device, secret)
+        self._open: list[BareConnection] = []
 
-    def listen(self, device: str = "") -> BareListener:
-        listener = BareListener(local_address(self._transport, device or self._device), self._secret)
-        self._open.append(listener)
-        return listener
+    def listen(self, device: str = "") -> "BareListener":
+        return BareListener(self._sockets.listen(device), self)
 
-    def connect(self, address: str, deadline_s: float) -> BareConnection:
-        host, _, port = address.rpartition(":")
-        source = (source_towards(self._transport, self._device, host), 0)
-        connected = socket.create_connection((host, int(port)), max(0.1, deadline_s - time.monotonic()), source)
-        connected.sendall(self._secret)
-        connection = BareConnection(connected)
-        self._open.append(connection)
-        return connection
+    def connect(self, address: str, deadline_s: float) -> "BareConnection":
+        return self.taken(self._sockets.connect(address, deadline_s))
+
+    def taken(self, connection: SocketsConnection) -> "BareConnection":
+        """Take the socket of a connection."""
+        self._open.append(bare := BareConnection(connection))
+        return bare
 
     def evidence(self) -> None:
         """Return None: only the kernel counts the traffic."""
 
     def close(self) -> None:
-        for opened in self._open:
-            opened.close()
+        self._sockets.close()
+        for connection in self._open:
+            connection.close()
 
 
 class BareListener:
     """Listener at one address."""
 
-    def __init__(self, host: str, secret: bytes) -> None:
-        self._socket = socket.create_server((host, 0))
-        self._secret = secret
-        self._accepted: list[BareConnection] = []
-        self.address = f"{host}:{self._socket.getsockname()[1]}"
+    def __init__(self, listener: SocketsListener, channel: BareChannel) -> None:
+        self.address, self._listener, self._channel = listener.address, listener, channel
 
-    def accept(self, deadline_s: float) -> BareConnection:
-        """Return the next connection with the secret. Raises DeadlinePassed."""
-        while True:
-            self._socket.settimeout(max(0.001, deadline_s - time.monotonic()))
-            try:
-                connected, _ = self._socket.accept()
-                connected.settimeout(BLOCKED_S)
-                proof = connected.recv(len(self._secret), socket.MSG_WAITALL)
-            except TimeoutError as error:
-                raise base.DeadlinePassed(f"no peer connected to {self.address} in time") from error
-            if hmac.compare_digest(proof, self._secret):
-                self._accepted.append(connection := BareConnection(connected))
-                return connection
-            connected.close()
+    def accept(self, deadline_s: float) -> "BareConnection":
+        return self._channel.taken(self._listener.accept(deadline_s))
 
     def close(self) -> None:
-        self._socket.close()
-        for connection in self._accepted:
-            connection.close()
+        self._listener.close()
 
 
 class BareConnection(base.Connection):
@@ -83,11 +57,9 @@ class BareConnection(base.Connection):
 
     library = "bare"
 
-    def __init__(self, connected: socket.socket) -> None:
-        self.peer = "{}:{}".format(*connected.getpeername())
-        self._socket = connected
-        connected.settimeout(None)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, connection: SocketsConnection) -> None:
+        self.peer = connection.peer
+        self._socket: socket.socket = connection.detach()
 
     def send(self, message: base.Buffer, deadline_s: float) -> None:
         self._socket.sendall(base.view(message))

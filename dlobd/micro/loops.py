@@ -16,10 +16,10 @@ omits them (coordinated omission).
 
 import random
 import struct
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -254,23 +254,12 @@ def _finish(pending: deque[tuple[Carrier, Any]]) -> None:
     carrier.finish(begun)
 
 
-@contextmanager
-def _beside(work: Callable[[], None]) -> Iterator[None]:
-    """Run `work` in a thread beside the block; raise its error."""
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001  raised by the main thread
-            failed.append(error)
-
-    thread = threading.Thread(target=run, name="dlobd-micro-send", daemon=True)
-    thread.start()
-    yield
-    thread.join()
-    if failed:
-        raise failed[0]
+def _both(stream: _Stream) -> None:
+    """Send and receive a batch at once."""
+    with ThreadPoolExecutor(1, "dlobd-micro-send") as pool:
+        sent = pool.submit(stream.send)
+        stream.recv()
+        sent.result()
 
 
 def _streams(link: Link, point: Point, samples: Samples) -> None:
@@ -280,8 +269,7 @@ def _streams(link: Link, point: Point, samples: Samples) -> None:
         with link.metered(stream.count, recorded):
             start_ns = time.perf_counter_ns()
             if both:
-                with _beside(stream.send):
-                    stream.recv()
+                _both(stream)
             else:
                 stream.send()
             link.answered()
@@ -297,8 +285,7 @@ def _received_streams(link: Link, point: Point) -> int:
         link.answer()
         with link.metered(stream.count, recorded):
             if both:
-                with _beside(stream.send):
-                    stream.recv()
+                _both(stream)
             else:
                 stream.recv()
             link.answer()
