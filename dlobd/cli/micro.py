@@ -102,7 +102,7 @@ def micro(
     from dlobd.cli.output import checked
     from dlobd.cli.run import external_cluster
     from dlobd.micro import agent, places
-    from dlobd.micro.request import QUICK_SECONDS, SECONDS, Request
+    from dlobd.micro.request import Request
     from dlobd.run.progress import Progress
 
     if benchmarks == [SERVE]:
@@ -119,7 +119,7 @@ def micro(
     if recorded:
         from dlobd.micro.recorded import histogram, replay_points
 
-        points = replay_points(recorded, seconds or (QUICK_SECONDS if quick else SECONDS), warm_up_s)
+        points = replay_points(recorded, request.point_seconds, warm_up_s)
         request, above = replace(request, replay=points), [histogram(recorded)]
     with Progress() as progress:
         if on == places.YARN:

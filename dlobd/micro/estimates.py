@@ -83,6 +83,7 @@ class Row:
     figure: Estimate | None
     mean: Estimate | None
     p50: Estimate | None
+    p90: Estimate | None
     p99: Estimate | None
     cpu_ns: Ends
     switches: Ends
@@ -143,6 +144,7 @@ def _row(results: Results, route: Route, point: Point, found: Sequence[tuple[Lau
         over_launches(figure_of(one) for one in seen),
         estimate("mean"),
         estimate("p50"),
+        estimate("p90"),
         estimate("p99"),
         *(_use(seen, name) for name in ("cpu_ns", "switches", "syscalls")),
     )
@@ -159,7 +161,7 @@ def figure_of(one: PointResult) -> float | None:
         return sum(1e9 * len(end.times_ns) / sum(end.batches_ns) for end in workers)
     benchmark = BENCHMARKS[point.benchmark]
     if benchmark.unit_ns:
-        return found.p50 / benchmark.unit_ns
+        return found.median / benchmark.unit_ns
     if benchmark.metric == "1/s":
         return 1e9 * point.messages / found.mean
     directions = 2 if point.benchmark == "bidirectional" else 1
@@ -256,7 +258,7 @@ def fit(results: Results, route: Route) -> Fit | None:
         if results.oversubscribed(launch):
             continue
         seen = [one for one in launch.points if one.point.benchmark == name and not one.point.rate]
-        times = {one.point.payload.bytes: one.summary.p50 / share for one in seen if one.summary}
+        times = {one.point.payload.bytes: one.summary.median / share for one in seen if one.summary}
         if len(times) >= FEWEST_SIZES:
             fitted, error = alpha_beta(list(times), list(times.values()))
             fits.append(fitted)

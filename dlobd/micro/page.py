@@ -3,29 +3,24 @@
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dlobd import __version__
-from dlobd.micro.estimates import Estimate, Fit, Row, fit, over_launches, rows
+from dlobd.micro.estimates import Estimate, Fit, Row, fit, rows
 from dlobd.micro.plan import BENCHMARKS, Point, Route
 from dlobd.micro.results import Results
-from dlobd.micro.samples import supports
 from dlobd.micro.table import described, marked, notes, tables, unit
 from dlobd.report.page import render
 
 MOST_SAMPLES = 200
 """Maximum points of a distribution."""
 
-QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+PERCENTILES = ("p50", "p90", "p99")
 
 WITHOUT_SIZES = ("ps", "exchange", "replay")
 """Benchmarks of composed payloads, whose figures are drawn in rows instead of over the size."""
 
 FEWEST_SIZES = 2
 """Sizes that a line needs."""
-
-Times = dict[tuple[Route, Point], list[NDArray[np.float64]]]
-"""Times of each launch in the steady state, in the unit of `_time`."""
 
 
 def page(results: Results) -> str:
@@ -44,17 +39,17 @@ def page(results: Results) -> str:
 
 def charts(results: Results) -> dict[str, object]:
     """Return the data of the pictures. Series are numbered in the order of `series`."""
-    found, routes, times = rows(results), results.routes(), _times(results)
+    found, routes = rows(results), results.routes()
     return {
         "layers": (),  # theme.js reads the layers of runs
         "dark": (),
         "series": [_series(route, routes, fit(results, route)) for route in routes],
         "panels": [
-            _panel(name, [row for row in found if row.point.benchmark == name], routes, times)
+            _panel(name, [row for row in found if row.point.benchmark == name], routes)
             for name in BENCHMARKS
             if any(row.point.benchmark == name for row in found)
         ],
-        "distributions": [_distribution(point, routes, times) for point in results.points()],
+        "distributions": [_distribution(point, results) for point in results.points()],
     }
 
 
@@ -66,16 +61,6 @@ def _series(route: Route, routes: Sequence[Route], fitted: Fit | None) -> dict[s
     return {"name": route.label, "place": kind.index(route), "fit": model}
 
 
-def _times(results: Results) -> Times:
-    times: Times = {}
-    for launch in results.launches:
-        for one in launch.points:
-            if one.summary:
-                steady = np.asarray(one.times_ns[one.summary.warm_up :], float) / _time(one.point)[0]
-                times.setdefault((launch.route, one.point), []).append(steady)
-    return times
-
-
 def _time(point: Point) -> tuple[float, str]:
     """Return the nanoseconds of a unit of time, and the name of the unit, for the times of a point."""
     benchmark = BENCHMARKS[point.benchmark]
@@ -84,7 +69,7 @@ def _time(point: Point) -> tuple[float, str]:
     return 1e3, "us per call" if point.benchmark == "ps" else f"us per batch of {point.messages:,} messages"
 
 
-def _panel(name: str, found: Sequence[Row], routes: Sequence[Route], times: Times) -> dict[str, object]:
+def _panel(name: str, found: Sequence[Row], routes: Sequence[Route]) -> dict[str, object]:
     """Return the figures of a benchmark: over the size if each size has one point, otherwise in rows."""
     benchmark = BENCHMARKS[name]
     points = dict.fromkeys(row.point for row in found)
@@ -99,8 +84,8 @@ def _panel(name: str, found: Sequence[Row], routes: Sequence[Route], times: Time
         ]
 
     quantiles = {
-        label: cells((row, _quantile(times.get((row.route, row.point), ()), quantile)) for row in found)
-        for label, quantile in QUANTILES.items()
+        label: cells((row, (one := getattr(row, label)) and one.times(1e-3)) for row in found)
+        for label in PERCENTILES
         if over_size and benchmark.metric == "us"
     }
     return {
@@ -113,25 +98,13 @@ def _panel(name: str, found: Sequence[Row], routes: Sequence[Route], times: Time
     }
 
 
-def _quantile(launches: Sequence[NDArray[np.float64]], quantile: float) -> Estimate | None:
-    return over_launches(
-        float(np.quantile(one, quantile)) if supports(len(one), quantile) else None for one in launches
-    )
-
-
-def _distribution(point: Point, routes: Sequence[Route], times: Times) -> dict[str, object]:
-    """Return equally spaced quantiles of the times of all launches by series, at most MOST_SAMPLES."""
-    pooled = {
-        number: np.concatenate(times[route, point]) for number, route in enumerate(routes) if (route, point) in times
-    }
-    return {
-        "name": f"{point.benchmark}, {described(point)}",
-        "unit": _time(point)[1],
-        "times": [
-            (
-                number,
-                [float(f"{value:.4g}") for value in np.quantile(one, np.linspace(0, 1, min(len(one), MOST_SAMPLES)))],
-            )
-            for number, one in pooled.items()
-        ],
-    }
+def _distribution(point: Point, results: Results) -> dict[str, object]:
+    """Return equally spaced quantiles of the times of all launches by series, at most MOST_SAMPLES, without warm-up."""
+    scale, name = _time(point)
+    times = []
+    for number, route in enumerate(results.routes()):
+        steady = [one.times_ns[one.summary.warm_up :] for _, one in results.at(route, point) if one.summary]
+        if pooled := [time_ns / scale for each in steady for time_ns in each]:
+            drawn = np.quantile(pooled, np.linspace(0, 1, min(len(pooled), MOST_SAMPLES)))
+            times.append((number, [float(f"{value:.4g}") for value in drawn]))
+    return {"name": f"{point.benchmark}, {described(point)}", "unit": name, "times": times}

@@ -100,6 +100,11 @@ class Request:
         return self.launches or (QUICK_LAUNCHES if self.quick else LAUNCHES)
 
     @property
+    def point_seconds(self) -> float:
+        """Recorded duration of a point."""
+        return self.seconds or (QUICK_SECONDS if self.quick else SECONDS)
+
+    @property
     def processes(self) -> int:
         """Number of sites that the plans need."""
         needs = {"ps": self.servers + self.workers, "exchange": self.ranks}
@@ -156,9 +161,8 @@ class Request:
                 yield self._point(name, payload)
 
     def _point(self, name: str, payload: Payload) -> Point:
-        seconds = self.seconds or (QUICK_SECONDS if self.quick else SECONDS)
         rate = self.rate if name == "latency" else 0.0
-        return Point(name, payload, seconds, self.warm_up_s, window=self.window, rate=rate, seed=self.seed)
+        return Point(name, payload, self.point_seconds, self.warm_up_s, window=self.window, rate=rate, seed=self.seed)
 
     def _payload(self) -> Payload:
         scheme = self.scheme or "uniform"

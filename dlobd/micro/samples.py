@@ -16,7 +16,9 @@ MSER_BATCH = 5
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Summary of the samples of a launch, without the warm-up, in nanoseconds. None: too few samples.
+    """Summary of the samples of a launch, without the warm-up, in nanoseconds.
+
+    A percentile is None with too few samples. `median` is p50 of any number of samples.
 
     warm_up: number of samples before the steady state.
     steady: False if the warm-up does not end within the first half.
@@ -26,7 +28,9 @@ class Summary:
     warm_up: int
     steady: bool
     mean: float
-    p50: float
+    median: float
+    p50: float | None
+    p90: float | None
     p99: float | None
 
 
@@ -68,5 +72,7 @@ def summary(times_ns: Sequence[int], open_loop: bool = False) -> Summary | None:
         return None
     skipped, steady = (0, True) if open_loop else warm_up(times_ns)
     values = np.asarray(times_ns[skipped:], float)
-    p99 = float(np.quantile(values, 0.99)) if supports(len(values), 0.99) else None
-    return Summary(len(values), skipped, steady, float(values.mean()), float(np.median(values)), p99)
+    percentiles = (
+        float(np.quantile(values, part)) if supports(len(values), part) else None for part in (0.5, 0.9, 0.99)
+    )
+    return Summary(len(values), skipped, steady, float(values.mean()), float(np.median(values)), *percentiles)
