@@ -17,6 +17,7 @@ STUDIES = {
     "amortisation": "fixed cost and cost per epoch of each launcher and input",
     "breakdown_by_model": "layers of the wall time by model",
     "channel_comparison": "cost of an exchange over channels, libraries, exchanges and ranks",
+    "exchange_prediction": "wire time of exchanges, next to its prediction from micro-benchmarks",
     "layer_breakdown": "layers of one run, or their means over several equal runs",
     "payload_histogram": "sizes of what each model exchanges, in the classes of TF-gRPC-Bench",
     "ps_vs_allreduce": "parameter servers against all-reduces; runs its own measurements, needs root",

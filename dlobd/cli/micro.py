@@ -15,13 +15,12 @@ from dlobd.cli.series import find_run
 from dlobd.errors import Interrupted, RunFailed, RunInvalid, UsageError
 
 if TYPE_CHECKING:
-    from dlobd.micro.recorded import Recorded
     from dlobd.micro.request import Request
     from dlobd.micro.results import Results
     from dlobd.report.tables import Table
 
 HERE, SERVE = "here", "serve"
-REPLAY, PREDICT = "replay", "predict"
+REPLAY = "replay"
 TYPES = (".json", ".html")
 
 
@@ -32,7 +31,7 @@ def micro(
         Argument(
             metavar="[BENCHMARK]...",
             help="latency, bandwidth, bidirectional, rate, ps, exchange, put, get, replay; default: latency bandwidth "
-            "rate. `serve` starts an agent for --on HOST; `predict` predicts the exchange of --run from --from.",
+            "rate. `serve` starts an agent for --on HOST.",
         ),
     ] = None,
     channels: Annotated[
@@ -75,10 +74,7 @@ def micro(
     seed: Annotated[int, Option(help="Seed of scheme random and of arrivals.")] = 0,
     quick: Annotated[bool, Option("--quick", help="Fewer sizes and two launches: the default table in 60 s.")] = False,
     pairs: Annotated[bool, Option("--pairs", help="Measure all pairs of the hosts of --ranks processes.")] = False,
-    run: Annotated[str, Option(metavar="RUN", help="replay, predict: bundle path, run ID, or latest.")] = "",
-    latencies: Annotated[
-        Path | None, Option("--from", metavar="FILE", help="predict: results of `dlobd micro latency -o FILE`.")
-    ] = None,
+    run: Annotated[str, Option(metavar="RUN", help="replay: bundle path, run ID, or latest.")] = "",
     compare: Annotated[bool, Option("--compare", help="Compare every channel with the first.")] = False,
     listen: Annotated[
         str, Option(metavar="DEVICE", help="serve: interface, address or network; default: loopback.")
@@ -107,20 +103,21 @@ def micro(
 
     if benchmarks == [SERVE]:
         agent.listen(listen, places.secret(), lambda address: print(f"listening: {address}", flush=True))
-    recorded = _recorded(benchmarks or (), run, latencies, out, scheme)
-    if recorded and latencies:
-        return _predict(recorded, latencies, output, as_json)
+    if bool(run) != (replays := REPLAY in (benchmarks or ())) and not (replays and scheme):
+        what = "The benchmark replay needs --run, and no other benchmark has it."
+        raise UsageError(what, f"dlobd micro {REPLAY} --run latest")
     if output is not None:
         output = checked(output, output, TYPES, force)
     names = {field.name for field in fields(Request)}
     given: dict[str, Any] = {name: value for name, value in context.params.items() if name in names and value != ()}
     request = Request(**given)
     above = []
-    if recorded:
-        from dlobd.micro.recorded import histogram, replay_points
+    if run:
+        from dlobd.micro import recorded
 
-        points = replay_points(recorded, request.point_seconds, warm_up_s)
-        request, above = replace(request, replay=points), [histogram(recorded)]
+        found = recorded.exchanges(find_run(run, out).path)
+        points = recorded.replay_points(found, request.point_seconds, warm_up_s)
+        request, above = replace(request, replay=points), [recorded.histogram(found)]
     with Progress() as progress:
         if on == places.YARN:
             results = places.measure_on_yarn(
@@ -143,38 +140,6 @@ def _words(context: Context, request: Request) -> list[str]:
             values = value if isinstance(value, list | tuple) else [value]
             words += [option] if value is True else [word for each in values for word in (option, str(each))]
     return words
-
-
-def _recorded(benchmarks: Sequence[str], run: str, latencies: Path | None, out: Path, payload: str) -> Recorded | None:
-    """Return the exchanges of the run to replay or to predict, if any. Raises UsageError for options that contradict
-    the benchmarks."""
-    name = next((one for one in benchmarks if one in (REPLAY, PREDICT)), "")
-    predicts = name == PREDICT or latencies is not None
-    usage = f"dlobd micro {f'{PREDICT} --from FILE' if predicts else REPLAY} --run latest"
-    if PREDICT in benchmarks and len(benchmarks) > 1:
-        raise UsageError("predict measures nothing, and has no other benchmark beside it.", usage)
-    if (latencies is not None) != (name == PREDICT):
-        raise UsageError("The benchmark predict needs --from, and no other benchmark has it.", usage)
-    if bool(run) != bool(name) and not (name == REPLAY and payload):
-        raise UsageError("The benchmarks replay and predict need --run, and no other benchmark has it.", usage)
-    if not run:
-        return None
-    from dlobd.micro.recorded import exchanges
-
-    return exchanges(find_run(run, out).path)
-
-
-def _predict(recorded: Recorded, latencies: Path, output: Path | None, as_json: bool) -> int:
-    from rich.console import Console
-
-    from dlobd.micro import prediction, results
-    from dlobd.report.terminal.render import show
-
-    if output is not None or as_json:
-        raise UsageError("predict prints a table: it has no -o and no --json.", "leave out -o and --json")
-    route, fit = prediction.fitted(results.read(latencies), recorded)
-    show(prediction.table(prediction.predicted(recorded, fit), route, fit), Console(highlight=False))
-    return 0
 
 
 def _print(results: Results, output: Path | None, as_json: bool, compare: bool, above: Sequence[Table] = ()) -> int:

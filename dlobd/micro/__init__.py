@@ -8,7 +8,7 @@
                  ▼
     study ─► results ─► samples ─► estimates ─► table, page
                                        │
-    bundle of a run ─► recorded ──► prediction       and payloads of replays
+    bundle of a run ─► recorded                      payloads of replays
 
 The launch is the unit of repetition: all processes are new in each launch, and intervals are over launches (Hunold and
 Carpen-Amarie, "MPI Benchmarking Revisited", arXiv 1505.07734).

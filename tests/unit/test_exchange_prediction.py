@@ -15,14 +15,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlobd import cli
+from analysis.studies import script
+from analysis.studies.exchange_model import (
+    CONFIDENCE,
+    ROUNDS,
+    Prediction,
+    busiest_bytes,
+    fitted,
+    from_other_models,
+    predict,
+    predicted,
+)
 from dlobd.channel import Channel
 from dlobd.errors import UsageError
-from dlobd.micro import prediction
 from dlobd.micro.estimates import Fit, over_launches
 from dlobd.micro.payload import Payload
 from dlobd.micro.plan import Point, Route
-from dlobd.micro.prediction import ROUNDS, busiest_bytes, fitted, predict, predicted
 from dlobd.micro.recorded import Call, Recorded, Transfer, Wire
 from dlobd.micro.results import Figures, Launch, PointResult, Results, empty
 from dlobd.network.collectives.all_reduce import HalvingDoubling, Ring
@@ -143,7 +151,7 @@ def fit_of(*launches: tuple[float, float]) -> Fit:
 def test_times_and_residual_have_intervals() -> None:
     """The interval of the prediction is Student's over launches, of the logarithms."""
     run = run_of("ring", [[(0, 1, 600, 0), (1, 0, 600, 0)]] * 2, range(1000, 12_000, 1000))
-    found = predicted(run, fit_of((900, 2), (1100, 2), (1000, 2)))
+    found = predicted(run, "fast", fit_of((900, 2), (1100, 2), (1000, 2)))
     values = [2 * alpha + 600 * 2 for alpha in (900, 1100, 1000)]
     logs = [math.log(value) for value in values]
     half = 2.919986 * statistics.stdev(logs) / math.sqrt(3)  # Student's quantile at 0.95 with 2 degrees of freedom
@@ -154,17 +162,39 @@ def test_times_and_residual_have_intervals() -> None:
     assert low
     assert high
     assert found.residual == (6000 - value, 1500 - high, 10_500 - low)
-    assert (found.exchange, found.bytes) == ("mlp, ring, 2 ranks", 960)
 
 
 def test_a_fit_of_one_launch_has_no_interval() -> None:
     run = run_of("ring", [[(0, 1, 600, 0), (1, 0, 600, 0)]] * 2, (9000, 3000, 4000, 5000))
-    found = predicted(run, fit_of((1000, 2)))
+    found = predicted(run, "fast", fit_of((1000, 2)))
     assert found.predicted == (pytest.approx(3200), None, None)
     assert found.residual == (pytest.approx(1300), None, None)
-    (row,) = prediction.table(found, SOCKETS, fit_of((1000, 2))).rows
-    assert row[2] == "0.0032"
-    assert row[4] == "+0.0013"
+
+
+def attributed(model: str, ns: float) -> Prediction:
+    """Return a prediction of 100 ns for an exchange that took another time."""
+    return Prediction(run_of("ring", [()], model=model), "fast", (100.0, None, None), (ns, None, None))
+
+
+def test_an_interval_is_from_the_residuals_of_the_other_models() -> None:
+    ratios = {"a": (1.1, 1.3), "b": (1.2,), "c": (5.0,)}
+    points = [attributed(model, 100 * one) for model, every in ratios.items() for one in every]
+    logs = [math.log(one) for one in (1.1, 1.3, 1.2)]
+    half = 2.919986 * statistics.stdev(logs) * math.sqrt(4 / 3)  # Student's quantile at 0.95 with 2 degrees of freedom
+    middle = statistics.fmean(logs)
+    expected = [100 * math.exp(middle - half), 100 * math.exp(middle + half)]
+    assert from_other_models(points[-1], points) == pytest.approx(expected, rel=1e-6)
+    assert from_other_models(points[0], points[:3]) is None, "one residual of another model"
+
+
+def test_intervals_hold_for_nine_of_ten_points() -> None:
+    draw = np.random.default_rng(5)
+    held = []
+    for _ in range(500):
+        points = [attributed(f"{k}", 100 * math.exp(0.3 + 0.2 * draw.normal())) for k in range(6)]
+        low_ns, high_ns = from_other_models(points[0], points) or (0, 0)
+        held.append(low_ns <= points[0].attributed[0] <= high_ns)
+    assert np.mean(held) == pytest.approx(CONFIDENCE, abs=0.04)  # three standard errors
 
 
 # ---- fits
@@ -188,14 +218,11 @@ RUN = run_of("ring", [[(0, 1, 600, 0), (1, 0, 600, 0)]] * 2)
 
 def test_the_fit_is_of_the_route_of_the_run() -> None:
     others = Route("shm", "sockets"), Route("tcp", "ucx"), Route("tcp", "sockets", "ring")
-    route, fit = fitted(latencies(*others, SOCKETS), RUN)
-    assert route == SOCKETS
+    fit = fitted(latencies(*others, SOCKETS), RUN)
     assert (fit.alpha.value, fit.beta.value) == (pytest.approx(2000), pytest.approx(0.5))
-    assert fitted(latencies(Route("tcp@eth0", "sockets"), SOCKETS), RUN)[0] == SOCKETS, (
-        "the channel itself is preferred"
-    )
-    on_a_device = replace(RUN, channel=Channel("tcp@eth1"))
-    assert fitted(latencies(SOCKETS), on_a_device)[0] == SOCKETS
+    both = latencies(Route("tcp@eth0", "sockets"), SOCKETS, sizes=(8, 1000, 4000))
+    assert fitted(both, RUN).alpha.value == pytest.approx(2000), "the channel itself is preferred"
+    assert fitted(latencies(SOCKETS), replace(RUN, channel=Channel("tcp@eth1"))).points == 3
 
 
 @pytest.mark.parametrize(
@@ -213,19 +240,26 @@ def test_a_fit_of_another_route_is_refused(results: Results, why: str) -> None:
     assert error.value.remedy == "dlobd micro latency --channel tcp --library sockets -o FILE"
 
 
-def test_the_command_prints_prediction_and_residual(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "latencies.json"
+def test_the_study_has_a_table_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "fast.json"
     file.write_text(latencies(SOCKETS).text())
-    words = ["micro", "predict", "--run", str(ring(tmp_path)), "--from", str(file)]
-    assert cli.main(words) == 0
+    bundle = ring(tmp_path)
+    assert study(tmp_path, "--link", file, bundle) == 0
     out = " ".join(capsys.readouterr().out.split())
     # two buffers of 2 rounds, and 604 + 80 bytes: 4 * 2000 + 0.5 * 684 ns; measured: 3, 9 and 4 ms
-    cells = "0.008342 (0.008342 to 0.008342) 4 (3.1 to 8.5) +3.992 (+3.092 to +8.492)"
-    assert [value for value in cells.split() if value not in out] == []
-    assert "+47850%" in out
-    assert "sockets tcp: alpha 2 us, beta 0.5 ns per byte, 2 launches" in out
-    assert cli.main([*words, "--json"]) == UsageError.exit_code
-    assert cli.main([*words, "-o", "x.json"]) == UsageError.exit_code
+    assert "fast" in out
+    for cell in ("0.008342 (0.008342 to 0.008342)", "4 (3.1 to 8.5)", "+3.992 (+3.092 to +8.492)"):
+        assert cell in out
+    assert "attributed: 99.8% of 1 runs" in out
+    assert (tmp_path / "exchange-prediction.svg").stat().st_size > 1000
     file.write_text(latencies(Route("tcp", "ucx")).text())
-    assert cli.main(words) == UsageError.exit_code
+    assert study(tmp_path, "--link", file, bundle) == UsageError.exit_code
     assert "no such route" in capsys.readouterr().err
+    assert study(tmp_path, "--link", file) == UsageError.exit_code
+    assert "names no run" in capsys.readouterr().err
+
+
+def study(out: Path, *words: object) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["analysis", "exchange_prediction", *map(str, words), "-o", str(out)])
+        return script.main("", {"exchange_prediction": ""})

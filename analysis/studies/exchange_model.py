@@ -10,17 +10,17 @@ sends or receives most. The residual is the rest: summation, Python, messages of
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 
 import numpy as np
 
+from dlobd.compare.power import student_quantile
 from dlobd.errors import UsageError
 from dlobd.micro.estimates import FEWEST_SIZES, Fit, fit, over_launches
-from dlobd.micro.plan import Route
 from dlobd.micro.recorded import Recorded
 from dlobd.micro.results import Results
-from dlobd.report.tables import Table
 
 CONFIDENCE = 0.9
 
@@ -76,15 +76,15 @@ Bounds = tuple[float, float | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Predicted and attributed wire time of an exchange, in nanoseconds.
+    """Predicted and attributed wire time of a run's exchange over a link, in nanoseconds.
 
-    bytes: gradients of a rank.
+    link: name of the file with the latencies.
     predicted: mean over the launches of the fit, with its 90 % interval.
     attributed: median over the exchanges of the slowest rank's wire time, with the range of the middle 90 %.
     """
 
-    exchange: str
-    bytes: int
+    run: Recorded
+    link: str
     predicted: Bounds
     attributed: Bounds
 
@@ -96,8 +96,12 @@ class Prediction:
             return attributed - value, None, None
         return attributed - value, least - high, most - low
 
+    @property
+    def log_ratio(self) -> float:
+        return math.log(self.attributed[0] / self.predicted[0])
 
-def predicted(run: Recorded, fit: Fit) -> Prediction:
+
+def predicted(run: Recorded, link: str, fit: Fit) -> Prediction:
     """Predict a run's median exchange from the fit of a channel. Raises UsageError: no rounds are known for it.
 
     Each launch of the fit gives one prediction, because the errors of its alpha and beta depend on each other.
@@ -105,36 +109,39 @@ def predicted(run: Recorded, fit: Fit) -> Prediction:
     found = over_launches((predict(run, alpha, beta) for alpha, beta in fit.launches), CONFIDENCE)
     assert found is not None
     low, value, high = np.quantile([call.ns for call in run.calls], [(1 - CONFIDENCE) / 2, 0.5, (1 + CONFIDENCE) / 2])
-    attributed = float(value), float(low), float(high)
-    return Prediction(run.title, run.median.wires[0].bytes, (found.value, found.low, found.high), attributed)
+    return Prediction(run, link, (found.value, found.low, found.high), (float(value), float(low), float(high)))
 
 
-def fitted(results: Results, recorded: Recorded) -> tuple[Route, Fit]:
-    """Return the route of the results that the exchange used, with its fit. Raises UsageError: there is none."""
+def from_other_models(one: Prediction, every: Sequence[Prediction]) -> tuple[float, float] | None:
+    """Return the 90 % prediction interval of a wire time in nanoseconds, from the residuals of all other models.
+
+    With the n residuals r = ln(attributed / predicted) of the other models, their mean m and standard deviation s, the
+    logarithm of the time lies in
+
+        ln(predicted) + m +- t(0.95, n - 1) * s * sqrt(1 + 1/n)
+
+    This is Student's interval for one further value of a normal distribution (Hahn, "Factors for Calculating Two-Sided
+    Prediction Intervals for Samples from a Normal Distribution", JASA 64, 1969). It takes the residuals for
+    independent; those of one model are not, so that with few models the interval is too narrow. None with fewer than
+    two residuals.
+    """
+    others = [other.log_ratio for other in every if other.run.model != one.run.model]
+    if (count := len(others)) < 2:
+        return None
+    half = student_quantile((1 + CONFIDENCE) / 2, count - 1) * stdev(others) * math.sqrt(1 + 1 / count)
+    middle = math.log(one.predicted[0]) + fmean(others)
+    return math.exp(middle - half), math.exp(middle + half)
+
+
+def fitted(results: Results, recorded: Recorded) -> Fit:
+    """Return the fit of the route that the exchange used. Raises UsageError: the results have none, or several."""
     asked = recorded.library, recorded.channel.transport
     routes = [one for one in results.routes() if (one.library, one.transport) == asked and not one.exchange]
     routes = [one for one in routes if one.channel == recorded.channel] or routes
-    fits = [(route, found) for route in routes if (found := fit(results, route))]
+    fits = [found for route in routes if (found := fit(results, route))]
     if len(fits) == 1:
         return fits[0]
     channel, library = recorded.channel, recorded.library
     what = f"Run {recorded.run_id} used {library} over {channel}, and the results have"
     what += f" {len(fits)} such routes." if fits else f" no such route with latencies of {FEWEST_SIZES} sizes."
     raise UsageError(what, f"dlobd micro latency --channel {channel} --library {library} -o FILE")
-
-
-def table(found: Prediction, route: Route, fit: Fit) -> Table:
-    """Return the table of a prediction, with the fit that it is from."""
-
-    def ms(bounds: Bounds, sign: str = "") -> str:
-        value, *ends = (None if ns is None else f"{ns / 1e6:{sign},.4g}" for ns in bounds)
-        return f"{value} ({' to '.join(map(str, ends))})" if None not in ends else str(value)
-
-    times = ms(found.predicted), ms(found.attributed), ms(found.residual, "+")
-    value = found.predicted[0]
-    cells = [(found.exchange, found.bytes, *times, f"{found.residual[0] / value:+.0%}" if value else None)]
-    heads = "exchange | bytes:number | predicted, ms | attributed, ms | residual, ms | residual, %"
-    note = f"{route.label}: alpha {fit.alpha.value / 1e3:.4g} us, beta {fit.beta.value:.3g} ns per byte, "
-    note += f"{fit.alpha.launches} launches. Predicted: 90 % interval over launches. Attributed: median over "
-    note += "the exchanges, and the middle 90 % of them. Residual: the extremes of both."
-    return Table("Wire time of an exchange", heads, cells, note)
