@@ -61,23 +61,22 @@ class Shell:
         )
 
 
-def test_every_command_of_readme_and_quickstart(
-    checkout: Path, short_dir: Path, jars: Path, tmp_path: Path, request: pytest.FixtureRequest
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_of_a_page(
+    page: str, checkout: Path, short_dir: Path, jars: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
+    """The pages follow each other, as for a reader, with one cache."""
     cache = short_dir / "pages"
     own = {"DLOBD_CACHE": str(cache), "DLOBD_JARS": str(jars), "TMPDIR": str(tmp_path)}
     inherited = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "MAKEFLAGS")}
-    for page in PAGES:
-        shell = Shell(checkout, inherited | own)
-        for step in steps(page):
-            if isinstance(step, Printed):
-                (checkout / step.name).write_text(step.text)
-            elif not step.runs_elsewhere:
-                ended = shell(_there(step, request, tmp_path))
-                allowed = next((codes for start, codes in CODES.items() if step.line.startswith(start)), {0})
-                assert ended.returncode in allowed, (
-                    f"{page}: {step.line}\n{ended.stdout[-2000:]}\n{ended.stderr[-4000:]}"
-                )
+    shell = Shell(checkout, inherited | own)
+    for step in steps(page):
+        if isinstance(step, Printed):
+            (checkout / step.name).write_text(step.text)
+        elif not step.runs_elsewhere:
+            ended = shell(_there(step, request, tmp_path))
+            allowed = next((codes for start, codes in CODES.items() if step.line.startswith(start)), {0})
+            assert ended.returncode in allowed, f"{step.line}\n{ended.stdout[-2000:]}\n{ended.stderr[-4000:]}"
     Dlobd(cache, checkout / "runs", jars).is_empty()
 
 
