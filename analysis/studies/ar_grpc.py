@@ -21,14 +21,13 @@ from matplotlib.figure import Figure
 
 from analysis.studies.pictures import LINES
 from analysis.studies.script import Shown
+from dlobd.compare.median import Estimate, median
 from dlobd.errors import SetupError
 from dlobd.micro import estimates, results, study
-from dlobd.micro.estimates import Estimate
 from dlobd.micro.hosts import INTERFACE, Host, hosts
 from dlobd.micro.launch import Plan
 from dlobd.micro.payload import Payload, name_of, payload, size_bytes
 from dlobd.micro.plan import Point, Route
-from dlobd.micro.table import interval
 from dlobd.network.channels.base import environment_variables
 
 THRESHOLDS = ("1K", "8K", "64K", "512K", "inf")
@@ -78,10 +77,7 @@ def report(asked: Namespace) -> Shown:
 
 def text(found: Study) -> str:
     """Return the table of a study, and its recommendations."""
-    rows = [
-        {"": curve.label, **{name: f"{one.value:,.4g} [{interval(one)}]" for name, one in curve.figures.items()}}
-        for curve in found.curves
-    ]
+    rows = [{"": curve.label, **{name: str(one) for name, one in curve.figures.items()}} for curve in found.curves]
     lines = [f"{found.title}, {found.unit}", pd.DataFrame(rows).fillna("-").to_string(index=False)]
     if len(found.curves) > 1:
         for name in dict.fromkeys(name for curve in found.curves for name in curve.figures):
@@ -111,7 +107,7 @@ def _measured(asked: Namespace, made: Sequence[Host], library: str, points: dict
     for launch in done.launches:
         if launch.failed:
             raise SetupError(f"{route.label}: {launch.failed}.", "dlobd doctor")
-    every = [estimates.over_launches(estimates.values(done, route, point)) for point in plan.points]
+    every = [median(estimates.values(done, route, point)) for point in plan.points]
     return {name: one for name, one in zip(points, every, strict=True) if one}
 
 

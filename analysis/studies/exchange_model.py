@@ -16,9 +16,10 @@ from statistics import fmean, stdev
 
 import numpy as np
 
+from dlobd.compare.median import median
 from dlobd.compare.power import student_quantile
 from dlobd.errors import UsageError
-from dlobd.micro.estimates import FEWEST_SIZES, Fit, fit, over_launches
+from dlobd.micro.estimates import FEWEST_SIZES, Fit, fit
 from dlobd.micro.recorded import Recorded
 from dlobd.micro.results import Results
 
@@ -79,7 +80,7 @@ class Prediction:
     """Predicted and attributed wire time of a run's exchange over a link, in nanoseconds.
 
     link: name of the file with the latencies.
-    predicted: mean over the launches of the fit, with its 90 % interval.
+    predicted: median over the launches of the fit, with its 90 % interval.
     attributed: median over the exchanges of the slowest rank's wire time, with the range of the middle 90 %.
     """
 
@@ -106,7 +107,7 @@ def predicted(run: Recorded, link: str, fit: Fit) -> Prediction:
 
     Each launch of the fit gives one prediction, because the errors of its alpha and beta depend on each other.
     """
-    found = over_launches((predict(run, alpha, beta) for alpha, beta in fit.launches), CONFIDENCE)
+    found = median((predict(run, alpha, beta) for alpha, beta in fit.launches), CONFIDENCE)
     assert found is not None
     low, value, high = np.quantile([call.ns for call in run.calls], [(1 - CONFIDENCE) / 2, 0.5, (1 + CONFIDENCE) / 2])
     return Prediction(run, link, (found.value, found.low, found.high), (float(value), float(low), float(high)))

@@ -143,7 +143,7 @@ def table(published: Published, rows: Sequence[Row]) -> str:
         for row in own:
             figure = row.figure and row.figure.times(published.scale)
             if row.point.payload.name == scheme and figure:
-                cells[row.route.label] = f"{figure.value:,.4g} [{interval(figure)}]"
+                cells[row.route.label] = f"{figure.value:,.4g} [{interval(figure, row.launches)}]"
         lines.append(cells)
     head = f"Figure {published.figure}, {published.benchmark}, {published.unit}; paper: {published.where}"
     return f"{head}\n{pd.DataFrame(lines).fillna('-').to_string(index=False)}\n"

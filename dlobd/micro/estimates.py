@@ -6,53 +6,16 @@ their number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from dlobd.compare.permutation import Samples, holm, test
-from dlobd.compare.power import student_quantile
+from dlobd.compare.median import Estimate, median
+from dlobd.compare.permutation import Samples
+from dlobd.compare.verdicts import Compared, compare_family
 from dlobd.micro.plan import BENCHMARKS, Point, Route
 from dlobd.micro.results import Launch, PointResult, Results
-
-CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """Geometric mean over launches with its interval; `low` and `high` are None for a single launch."""
-
-    value: float
-    low: float | None
-    high: float | None
-    launches: int
-
-    def times(self, factor: float) -> Estimate:
-        """Multiply by a positive factor."""
-        low, high = (None if end is None else end * factor for end in (self.low, self.high))
-        return replace(self, value=self.value * factor, low=low, high=high)
-
-
-def over_launches(values: Iterable[float | None], confidence: float = CONFIDENCE) -> Estimate | None:
-    """Estimate the mean of one value per launch; None if a launch has no value.
-
-    Times and rates of launches vary by factors, so that the interval is Student's of their logarithms. With a value of
-    0, which only a fit gives, it is that of the values.
-    """
-    known = list(values)
-    if not known or any(value is None for value in known):
-        return None
-    array, count = np.asarray(known, float), len(known)
-    positive = bool((array > 0).all())
-    scaled = np.log(array) if positive else array
-    mean = float(scaled.mean())
-    half = 0.0
-    if count > 1:
-        half = student_quantile((1 + confidence) / 2, count - 1) * float(scaled.std(ddof=1)) / count**0.5
-    value, low, high = (float(np.exp(end)) if positive else end for end in (mean, mean - half, mean + half))
-    return Estimate(value, low, high, count) if count > 1 else Estimate(value, None, None, 1)
-
 
 Ends = tuple[float | None, float | None]
 """Values of the measuring end, such as a worker, and of the other end, such as a server; None is unknown."""
@@ -127,8 +90,8 @@ def _row(results: Results, route: Route, point: Point, found: Sequence[tuple[Lau
     round_trips = 2 if point.benchmark == "latency" else 1
 
     def estimate(name: str) -> Estimate | None:
-        own = over_launches(getattr(one, name) for one in summaries)
-        return own and own.times(1 / round_trips)
+        known = [getattr(one, name) for one in summaries]
+        return own.times(1 / round_trips) if None not in known and (own := median(known)) else None
 
     return Row(
         route,
@@ -141,7 +104,7 @@ def _row(results: Results, route: Route, point: Point, found: Sequence[tuple[Lau
         max(len(one.ends) for one in seen),
         any(results.oversubscribed(launch) for launch, _ in found),
         min((rate for rate in links if rate), default=None) if None not in links else None,
-        over_launches(figure_of(one) for one in seen),
+        median(figure_of(one) for one in seen),
         estimate("mean"),
         estimate("p50"),
         estimate("p90"),
@@ -182,46 +145,28 @@ def _use(seen: Sequence[PointResult], name: str) -> Ends:
 # ---- comparison
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Two routes at one point: ratio of the second figure to the first, with the p-value of the permutation test over
-    launches and Holm's correction over all points."""
-
-    point: Point
-    ratio: float
-    p: float
-    different: bool
-    launches: int
-
-
-def compare(results: Results, first: Route, second: Route, alpha: float = 0.05) -> list[Comparison]:
-    """Compare two routes at each common point. Launches with equal numbers are paired, because they ran in one
-    round."""
-    found = []
+def compare(results: Results, first: Route, second: Route) -> dict[Point, Compared]:
+    """Compare the times of two routes at each common point, as a family. Launches of one round are paired."""
+    family = {}
     for point in results.points():
-        pairs = _pairs(results, first, second, point)
-        if not pairs:
-            continue
-        scaled = [tuple(round(1e6 * value) for value in side) for side in zip(*pairs, strict=True)]
-        tested = test(Samples(scaled[0], scaled[1], paired=True))
-        found.append((point, float(np.mean([b / a for a, b in pairs])), tested.p, len(pairs)))
-    corrected = holm([p for _, _, p, _ in found])
-    return [
-        Comparison(point, ratio, p, p <= alpha, count)
-        for (point, ratio, _, count), p in zip(found, corrected, strict=True)
-    ]
+        sides = [
+            {(launch.number, launch.hosts): ns for launch, one in results.at(route, point) if (ns := _time_ns(one))}
+            for route in (first, second)
+        ]
+        if both := [key for key in sides[0] if key in sides[1]]:
+            baseline, candidate = (tuple(side[key] for key in both) for side in sides)
+            family[point] = Samples(baseline, candidate, paired=True)
+    return compare_family(family)
 
 
-def _pairs(results: Results, first: Route, second: Route, point: Point) -> list[tuple[float, float]]:
-    sides = [
-        {
-            (launch.number, launch.hosts): figure
-            for launch, one in results.at(route, point)
-            if (figure := figure_of(one))
-        }
-        for route in (first, second)
-    ]
-    return [(sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]
+def _time_ns(one: PointResult) -> int | None:
+    """Return the time of a launch: of a call, or of a batch of messages."""
+    figure, found = figure_of(one), one.summary
+    if not figure or not found:
+        return None
+    if one.point.benchmark == "ps":
+        return round(1e9 / figure)
+    return round(found.median if BENCHMARKS[one.point.benchmark].unit_ns else found.mean)
 
 
 # ---- alpha-beta model
@@ -266,7 +211,7 @@ def fit(results: Results, route: Route) -> Fit | None:
             sizes |= times.keys()
     if not fits:
         return None
-    alpha, beta = (over_launches(column) for column in zip(*fits, strict=True))
+    alpha, beta = (median(column) for column in zip(*fits, strict=True))
     assert alpha is not None
     assert beta is not None
     return Fit(alpha, beta, float(np.median(errors)), len(sizes), tuple(fits))

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dlobd import __version__
-from dlobd.micro.estimates import Estimate, Fit, Row, fit, rows
+from dlobd.compare.median import Estimate
+from dlobd.micro.estimates import Fit, Row, fit, rows
 from dlobd.micro.plan import BENCHMARKS, Point, Route
 from dlobd.micro.results import Results
 from dlobd.micro.table import described, marked, notes, tables, unit

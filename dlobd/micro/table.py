@@ -1,10 +1,12 @@
 """Tables of results: one row per route and point, with intervals over launches, and notes on what they cannot show."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from dlobd.compare.median import Estimate, fewest_repeats, median
+from dlobd.compare.verdicts import Compared
 from dlobd.experiment import channels
-from dlobd.micro.estimates import Comparison, Ends, Estimate, Row, figure_of, fit, over_launches, rows
+from dlobd.micro.estimates import Ends, Row, figure_of, fit, rows
 from dlobd.micro.payload import MIB
 from dlobd.micro.plan import BARE, BENCHMARKS, Benchmark, Point, Route
 from dlobd.micro.results import Results
@@ -32,7 +34,7 @@ def _table(name: str, found: Sequence[Row], results: Results) -> Table:
         "payload": [marked(row) for row in found],
         "channel": [row.route.label for row in found],
         unit(benchmark): [row.figure and f"{row.figure.value:,.4g}" for row in found],
-        "95 % interval": [interval(row.figure) for row in found],
+        "95 % interval": [interval(row.figure, row.launches) for row in found],
         "p99": [row.p99 and f"{row.p99.value / scale:.4g}" for row in found],
     }
     if name == "exchange":
@@ -67,14 +69,19 @@ def _pairs(results: Results) -> list[Table]:
         every: dict[tuple[str, ...], list[float | None]] = {}
         for launch, one in results.at(row.route, row.point):
             every.setdefault(launch.hosts, []).append(figure_of(one))
-        figures = {hosts: figure for hosts, own in every.items() if (figure := over_launches(own))}
+        figures = {hosts: figure for hosts, own in every.items() if (figure := median(own))}
         if len(figures) < 2:
             continue
         sign = -1 if row.metric in ("us", "ms") else 1
         fastest = max(figure.value**sign for figure in figures.values())
         speeds = {hosts: figure.value**sign / fastest for hosts, figure in figures.items()}
         cells = [
-            (" -> ".join(reversed(hosts)), f"{one.value:,.4g}", interval(one), percentage(speeds[hosts]))
+            (
+                " -> ".join(reversed(hosts)),
+                f"{one.value:,.4g}",
+                interval(one, len(every[hosts])),
+                percentage(speeds[hosts]),
+            )
             for hosts, one in sorted(figures.items(), key=lambda item: speeds[item[0]])
         ]
         title = f"{row.point.benchmark.capitalize()} by pair of hosts: {row.route.label}, {described(row.point)}"
@@ -104,13 +111,11 @@ def marked(row: Row) -> str:
     return f"{described(row.point)}, oversubscribed" if row.oversubscribed else described(row.point)
 
 
-def interval(found: Estimate | None) -> str:
+def interval(found: Estimate | None, launches: int) -> str:
     """Format the interval of an estimate, with its number of launches."""
-    if found is None:
-        return "-"
-    if found.low is None or found.high is None:
-        return "1 launch"
-    return f"{found.low:,.4g} to {found.high:,.4g} (n={found.launches})"
+    if found is None or found.low is None or found.high is None:
+        return f"- (n={launches})"
+    return f"{found.low:,.4g} to {found.high:,.4g} (n={launches})"
 
 
 def _ends(values: Ends, scale: float = 1.0) -> str:
@@ -145,7 +150,7 @@ def _fits(results: Results) -> Table:
         (
             route.label,
             f"{one.alpha.value / 1e3:.4g}",
-            interval(one.alpha.times(1e-3)),
+            interval(one.alpha.times(1e-3), len(one.launches)),
             f"{1e3 / one.beta.value:,.4g}" if one.beta.value else None,
             percentage(one.error),
             one.points,
@@ -157,21 +162,15 @@ def _fits(results: Results) -> Table:
     return Table("Fit: time of a message, or of an exchange = alpha + bytes * beta", heads, cells)
 
 
-def comparison(found: Sequence[Comparison], first: Route, second: Route) -> Table:
+def comparison(found: Mapping[Point, Compared], first: Route, second: Route) -> Table:
     """Return the table of a comparison of two routes."""
-    cells = [
-        (
-            one.point.benchmark,
-            described(one.point),
-            f"{one.ratio:.3f}",
-            f"{one.p:.3g}",
-            "different" if one.different else "not shown to differ",
-            one.launches,
-        )
-        for one in found
-    ]
-    note = "Permutation test over launches, with Holm's correction over all points, at 5 %."
-    heads = "benchmark | payload | ratio | p | verdict | launches:number"
+    cells = []
+    for point, one in found.items():
+        ends = (one.share.low, one.share.high) if one.share else (None, None)
+        change = one.difference_share, *ends, f"{one.p:.3g}", one.verdict
+        cells.append((point.benchmark, described(point), *change, one.runs[0]))
+    note = "Permutation test of the times over launches, with Holm's correction over all points, at 5 %."
+    heads = "benchmark | payload | time, %:share | lowest, %:share | highest, %:share | p | verdict | launches:number"
     return Table(f"{second.label} compared with {first.label}", heads, cells, note)
 
 
@@ -197,6 +196,8 @@ def notes(results: Results) -> Iterator[str]:
     used = {plane.kind for launch in results.launches if (plane := launch.transport) and plane.agrees}
     if used:
         yield f"Transport shown by the kernel's counters: {', '.join(sorted(used))}."
+    if any(row.figure and row.figure.low is None for row in found):
+        yield f"An interval needs {fewest_repeats()} launches; with fewer it is withheld."
     if any(row.p99 is None and row.samples for row in found):
         yield f"p99 needs {fewest(0.99):,} samples per launch; with fewer it is withheld."
     if any(row.oversubscribed for row in found):

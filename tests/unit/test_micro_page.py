@@ -42,7 +42,7 @@ def _results(samples: int = 1000) -> Results:
         Launch(
             number, route, ("here", "here"), tuple(_measured(point, place + number + 1, samples) for point in POINTS)
         )
-        for number in range(2)
+        for number in range(6)
         for place, route in enumerate(ROUTES)
     ]
     failed = Launch(2, ROUTES[1], ("here", "here"), launches[0].points[:1], failed=f"it ended: {HOSTILE}")

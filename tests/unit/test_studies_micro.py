@@ -12,10 +12,10 @@ import pytest
 from analysis.studies import ar_grpc, payload_histogram, tf_grpc_bench
 from analysis.studies.payload_histogram import Payload
 from dlobd.axes import DATASETS, MODELS
+from dlobd.compare.median import Estimate
 from dlobd.errors import UsageError
 from dlobd.experiment import files
 from dlobd.micro import results
-from dlobd.micro.estimates import Estimate
 from dlobd.micro.payload import KIB, MIB, SCHEMES, payload
 from dlobd.micro.plan import Point, Route
 from dlobd.micro.request import gradient_shapes
@@ -25,10 +25,10 @@ from tests.exchanging import ring
 
 
 def written(path: Path, *points: Point) -> Path:
-    """Write two launches with calls of 4 ms."""
+    """Write six launches with calls of 4 ms."""
     ends = (Figures(0, ()), Figures(1, (4_000_000,) * 10, (10**9,)))
     made = tuple(PointResult(point, ends) for point in points)
-    launches = tuple(Launch(number, Route("tcp", "grpc"), ("a", "b"), made) for number in range(2))
+    launches = tuple(Launch(number, Route("tcp", "grpc"), ("a", "b"), made) for number in range(6))
     path.write_text(replace(results.empty("a machine", "here", 2), launches=launches).text())
     return path
 
@@ -40,9 +40,9 @@ def test_published_values_are_next_to_results(tmp_path: Path) -> None:
     assert [one.partition(",")[0] for one in tables] == ["Figure 8", "Figure 9", "Figure 13", "Figure 14"]
     uniform = next(line for line in tables[0].splitlines() if line.split()[:1] == ["uniform"])
     assert uniform.split()[1:5] == ["2.02", "1.97", "0.8", "2"]
-    assert "(n=2)" in uniform
-    assert "10 [10 to 10 (n=2)]" in tables[2]
-    assert "a machine, place here; 2 launches" in conditions
+    assert "(n=6)" in uniform
+    assert "10 [10 to 10 (n=6)]" in tables[2]
+    assert "a machine, place here; 6 launches" in conditions
     assert figure
     assert len(figure.axes) == 2
 

@@ -20,7 +20,7 @@ function scaleOf(rows) {
 
 const valueOf = ([series, bytes, payload, value, low, high], unit) => ({
   x: bytes, y: value, low, high,
-  tip: `${nameOf(series)}, ${payload}: ${number(value)} ${unit}\n${low === null ? "one launch" : `95 % interval ${number(low)} to ${number(high)}`}`,
+  tip: `${nameOf(series)}, ${payload}: ${number(value)} ${unit}\n${low === null ? "no interval" : `95 % interval ${number(low)} to ${number(high)}`}`,
 });
 
 function linesOf(rows, unit, scale, sizes, fitted) {
