@@ -122,43 +122,40 @@ def _ping_pongs(link: Link, point: Point, samples: Samples) -> None:
     carrier, content = Carrier(link.connection, point.payload, link.deadline_s), Content(point.payload)
     message, into = Message(point.payload), Message(point.payload)
     content.write(message, 0)
-    number = verification_ns = 0
+    number = 0
 
     def call(start_ns: int) -> int:
         """Send and receive; return the time since a start, and verify the echo."""
-        nonlocal number, verification_ns
+        nonlocal number
         number += 1
         content.number(message, number)
         begin_ns = start_ns or clock()
         carrier.send(message)
         carrier.recv(into)
-        end_ns = clock()
-        samples.bad += content.differs(into, number)
-        into.clear()
-        verification_ns += clock() - end_ns
-        return end_ns - begin_ns
+        time_ns = clock() - begin_ns
+        with link.meter.paused():
+            samples.bad += content.differs(into, number)
+            into.clear()
+        return time_ns
 
     clock, calls = time.perf_counter_ns, FIRST_CALLS
     if point.rate:
         starts_ns = list(_arrivals(point))
         link.order(len(starts_ns))
-        verification_ns, zero_ns = 0, clock()
-        link.meter.start()
-        for start_ns in starts_ns:
-            _wait_until(zero_ns + start_ns)
-            samples.times_ns.append(call(zero_ns + start_ns))
-        link.meter.stop(len(starts_ns), verification_ns)
+        with link.metered(len(starts_ns), recorded=True):
+            zero_ns = clock()
+            for start_ns in starts_ns:
+                _wait_until(zero_ns + start_ns)
+                samples.times_ns.append(call(zero_ns + start_ns))
         return
     for recorded in _phases(point, lambda: len(samples.times_ns)):
         if point.calls and recorded:
             calls = min(calls, point.calls - len(samples.times_ns))
         link.order(calls, recorded)
-        verification_ns, begin_ns = 0, clock()
+        begin_ns = clock()
+        with link.metered(calls, recorded):
+            times_ns = [call(0) for _ in range(calls)]
         if recorded:
-            link.meter.start()
-        times_ns = [call(0) for _ in range(calls)]
-        if recorded:
-            link.meter.stop(calls, verification_ns)
             samples.times_ns += times_ns
         if clock() - begin_ns < BATCH_S * 1e9:
             calls *= 2
@@ -308,27 +305,23 @@ def _accesses(link: Link, point: Point, samples: Samples) -> None:
     clock = time.perf_counter_ns
     for recorded in _phases(point, lambda: len(samples.times_ns)):
         link.order(point.messages, recorded)
-        times_ns, verification_ns = [], 0
+        times_ns = []
+        with link.metered(point.messages, recorded):
+            for number in range(point.messages):
+                if puts:
+                    content.number(message, number)
+                start_ns = clock()
+                if puts:
+                    connection.put(message.memory, key, number * size, deadline_s)
+                    connection.flush(deadline_s)
+                else:
+                    connection.get(message.memory, key, number * size, deadline_s)
+                times_ns.append(clock() - start_ns)
+                if not puts:
+                    with link.meter.paused():
+                        samples.bad += content.differs(message, number)
+                        message.clear()
         if recorded:
-            link.meter.start()
-        for number in range(point.messages):
-            prepare_ns = clock()
-            if puts:
-                content.number(message, number)
-            start_ns = clock()
-            if puts:
-                connection.put(message.memory, key, number * size, deadline_s)
-                connection.flush(deadline_s)
-            else:
-                connection.get(message.memory, key, number * size, deadline_s)
-            end_ns = clock()
-            times_ns.append(end_ns - start_ns)
-            if not puts:
-                samples.bad += content.differs(message, number)
-                message.clear()
-            verification_ns += clock() - end_ns + start_ns - prepare_ns
-        if recorded:
-            link.meter.stop(point.messages, verification_ns)
             samples.times_ns += times_ns
         link.answer()
         samples.bad += link.answered()

@@ -9,7 +9,8 @@ import platform
 import resource
 import struct
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,17 +43,23 @@ class Meter:
     def start(self) -> None:
         self._before = self._read()
 
-    def stop(self, messages: int, verification_ns: int = 0) -> None:
-        """End a section with a number of messages; `verification_ns`: CPU time in it that is no part of it."""
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out the CPU time of the calling thread in the block."""
+        start_ns = time.thread_time_ns()
+        yield
+        self._before[0] += time.thread_time_ns() - start_ns
+
+    def stop(self, messages: int) -> None:
+        """End a section with a number of messages."""
         after = self._read()
         self._sums = [total + late - early for total, late, early in zip(self._sums, after, self._before, strict=True)]
-        self._sums[0] -= verification_ns
         self.messages += messages
 
     def taken(self) -> Use:
         """Return the sums, and begin anew."""
         cpu_ns, switches, involuntary, syscalls = self._sums
-        found = Use(self.messages, max(0, cpu_ns), switches, involuntary, syscalls if self._syscalls.known else None)
+        found = Use(self.messages, cpu_ns, switches, involuntary, syscalls if self._syscalls.known else None)
         self._sums, self.messages = [0, 0, 0, 0], 0
         return found
 
