@@ -189,58 +189,45 @@ def _echoes(link: Link, point: Point) -> int:
 # ---- streams
 
 
-def _messages(point: Point) -> list[Message]:
-    """Return the messages of a batch. A replay has one buffer per message, of the recorded size."""
-    return [Message(payload) for payload in _payloads(point)]
-
-
-def _payloads(point: Point) -> list[Any]:
-    if point.benchmark == "replay":
-        return [replace(point.payload, sizes=(size,)) for size in point.payload.sizes]
-    return [point.payload] * point.messages
-
-
 class _Stream:
-    """Batch of messages between two ends: outgoing messages with their content, and memory for incoming messages."""
+    """Batch of messages between two ends: outgoing messages with their content, and memory for incoming messages.
+
+    A replay has one buffer per message, of the recorded size.
+    """
 
     def __init__(self, link: Link, point: Point) -> None:
-        self._link, self._point = link, point
-        self._out, self._in = _messages(point), _messages(point)
-        # content and carrier depend on the size, and a replay has many sizes
-        contents = {payload: Content(payload) for payload in dict.fromkeys(_payloads(point))}
-        carriers = {payload: Carrier(link.connection, payload, link.deadline_s) for payload in contents}
-        self._contents = [contents[payload] for payload in _payloads(point)]
-        self._carriers = [carriers[payload] for payload in _payloads(point)]
-        for number, (message, content) in enumerate(zip(self._out, self._contents, strict=True)):
+        payloads = [point.payload] * point.messages
+        if point.benchmark == "replay":
+            payloads = [replace(point.payload, sizes=(size,)) for size in point.payload.sizes]
+        carried = {
+            each: (Carrier(link.connection, each, link.deadline_s), Content(each)) for each in dict.fromkeys(payloads)
+        }
+        self._slots = [(*carried[each], Message(each), Message(each)) for each in payloads]
+        for number, (_, content, message, _) in enumerate(self._slots):
             content.write(message, number)
-        self.count = len(self._out)
+        self.count = len(payloads)
+        self._window = min(point.window, self.count) if link.begins else 0
 
     def send(self) -> None:
-        window = min(self._point.window, self.count) if self._link.begins else 0
         pending: deque[tuple[Carrier, Any]] = deque()
-        start_ns = time.perf_counter_ns()
-        gaps_ns = self._point.gaps_ns or (0,) * self.count
-        for message, carrier, gap_ns in zip(self._out, self._carriers, gaps_ns, strict=True):
-            if gap_ns:
-                start_ns += gap_ns
-                _wait_until(start_ns)
-            if not window:
+        for carrier, _, message, _ in self._slots:
+            if not self._window:
                 carrier.send(message)
             elif (begun := carrier.begin(message)) is not None:
                 pending.append((carrier, begun))
-            if len(pending) > window:
+            if len(pending) > self._window:
                 _finish(pending)
         while pending:
             _finish(pending)
 
     def recv(self) -> None:
-        for message, carrier in zip(self._in, self._carriers, strict=True):
+        for carrier, _, _, message in self._slots:
             carrier.recv(message)
 
     def bad(self) -> int:
         """Verify the received messages; return the number of wrong ones."""
         wrong = 0
-        for number, (message, content) in enumerate(zip(self._in, self._contents, strict=True)):
+        for number, (_, content, _, message) in enumerate(self._slots):
             wrong += content.differs(message, number)
             message.clear()
         return wrong
@@ -263,6 +250,7 @@ def _streams(link: Link, point: Point, samples: Samples) -> None:
     stream, both = _Stream(link, point), point.benchmark == "bidirectional"
     for recorded in _phases(point, lambda: len(samples.times_ns)):
         link.order(stream.count, recorded)
+        time.sleep(point.pause_ns / 1e9)
         with link.metered(stream.count, recorded):
             start_ns = time.perf_counter_ns()
             if both:

@@ -17,12 +17,6 @@ MOST_SAMPLES = 200
 
 PERCENTILES = ("p50", "p90", "p99")
 
-WITHOUT_SIZES = ("ps", "exchange", "replay")
-"""Benchmarks of composed payloads, whose figures are drawn in rows instead of over the size."""
-
-FEWEST_SIZES = 2
-"""Sizes that a line needs."""
-
 
 def page(results: Results) -> str:
     """Return the page of results as HTML."""
@@ -55,10 +49,11 @@ def charts(results: Results) -> dict[str, object]:
 
 
 def _series(route: Route, routes: Sequence[Route], fitted: Fit | None) -> dict[str, object]:
-    """Return the name of a route, its place for colours, which differ within a picture, and alpha and beta in
-    microseconds."""
+    """Return the name of a route, its place for colours, which differ within a picture, and alpha and beta in the unit
+    of its panel."""
     kind = [one for one in routes if bool(one.exchange) == bool(route.exchange)]
-    model = fitted and (fitted.alpha.value / 1e3, fitted.beta.value / 1e3)
+    unit_ns = 1e6 if route.exchange else 1e3
+    model = fitted and (fitted.alpha.value / unit_ns, fitted.beta.value / unit_ns)
     return {"name": route.label, "place": kind.index(route), "fit": model}
 
 
@@ -71,11 +66,8 @@ def _time(point: Point) -> tuple[float, str]:
 
 
 def _panel(name: str, found: Sequence[Row], routes: Sequence[Route]) -> dict[str, object]:
-    """Return the figures of a benchmark: over the size if each size has one point, otherwise in rows."""
+    """Return the figures of a benchmark over the bytes of a message."""
     benchmark = BENCHMARKS[name]
-    points = dict.fromkeys(row.point for row in found)
-    sizes = {point.payload.bytes for point in points}
-    over_size = name not in WITHOUT_SIZES and FEWEST_SIZES <= len(sizes) == len(points)
 
     def cells(estimates: Iterable[tuple[Row, Estimate | None]]) -> list[tuple[object, ...]]:
         return [
@@ -87,13 +79,12 @@ def _panel(name: str, found: Sequence[Row], routes: Sequence[Route]) -> dict[str
     quantiles = {
         label: cells((row, (one := getattr(row, label)) and one.times(1e-3)) for row in found)
         for label in PERCENTILES
-        if over_size and benchmark.metric == "us"
+        if benchmark.metric == "us"
     }
     return {
         "name": name,
         "title": f"{name.capitalize()}: {benchmark.title}",
         "unit": unit(benchmark),
-        "over_size": over_size,
         "rows": cells((row, row.figure) for row in found),
         "quantiles": {label: some for label, some in quantiles.items() if some},
     }

@@ -64,7 +64,7 @@ class Point:
         window: messages in flight, if the library makes progress in the background.
         rate: calls per second of an open loop with Poisson arrivals; 0 for a closed loop.
         seed: seed of the arrivals.
-        gaps_ns: time between the starts of the messages of a replay; empty for no pauses.
+        pause_ns: pause before each batch of a replay, outside of its time.
         shapes: shapes of the float32 tensors of an exchange.
         whole: True to measure a whole exchange, False for its all-reduce of one array.
     """
@@ -77,7 +77,7 @@ class Point:
     window: int = WINDOW
     rate: float = 0.0
     seed: int = 0
-    gaps_ns: tuple[int, ...] = ()
+    pause_ns: int = 0
     shapes: tuple[tuple[int, ...], ...] = ()
     whole: bool = False
 

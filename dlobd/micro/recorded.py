@@ -4,10 +4,12 @@ A transfer is what one end sends to another end for one fusion buffer: the span 
 messages. Ring and halving-doubling send it as several messages, in several rounds.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from dlobd import spans as kinds
 from dlobd.bundle.store import Bundle
@@ -139,15 +141,18 @@ def histogram(recorded: Recorded) -> Table:
 def replay_points(recorded: Recorded, seconds: float, warm_up_s: float) -> tuple[Point, ...]:
     """Return the point of benchmark `replay`: what rank 0 sends in the median exchange.
 
-    Only the span of the whole exchange has a time, not its transfers. The replay therefore sends one transfer after
-    another, without gaps: it leaves out rank 0's waits for the messages of other ends.
+    Before each exchange it pauses as long as rank 0 did in the median. Only the span of the whole exchange has a time,
+    not its transfers: the replay sends one after another, without rank 0's waits for the messages of other ends.
 
     Raises UsageError: the run recorded no transfer of rank 0.
     """
     sizes = tuple(size for source, _, size, _ in recorded.median.wires[0].transfers if source == 0 and size)
     if not sizes:
         raise _no_transfers(recorded)
-    return (Point("replay", Payload(recorded.title, sizes), seconds, warm_up_s),)
+    wires = [call.wires[0] for call in recorded.calls]
+    pauses_ns = [after.start_ns - before.end_ns for before, after in itertools.pairwise(wires)]
+    pause_ns = max(0, round(median(pauses_ns))) if pauses_ns else 0
+    return (Point("replay", Payload(recorded.title, sizes), seconds, warm_up_s, pause_ns=pause_ns),)
 
 
 def _no_transfers(recorded: Recorded) -> UsageError:

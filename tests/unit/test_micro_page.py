@@ -100,7 +100,7 @@ def test_each_route_is_one_series() -> None:
     assert [one["name"] for one in data["series"]] == [route.label for route in made.routes()]
     assert all(one["fit"][1] == pytest.approx(0.0005, rel=0.05) for one in data["series"])  # half of 1 ns per byte
     panels = {one["name"]: one for one in data["panels"]}
-    assert {name: one["over_size"] for name, one in panels.items()} == {"latency": True, "bandwidth": True, "ps": False}
+    assert list(panels) == ["latency", "bandwidth", "ps"]
     for name, sizes in SIZES.items():
         assert sorted(row[0] for row in panels[name]["rows"]) == sorted([*range(len(ROUTES))] * len(sizes))
         assert all(low <= value <= high for _, _, _, value, low, high in panels[name]["rows"])

@@ -68,7 +68,7 @@ def test_a_replay_sends_what_rank_0_sent_in_the_median_exchange(tmp_path: Path) 
     ]
     (point,) = replay_points(exchanges(exchanged(tmp_path, lines, exchange="halving-doubling")), 0.5, 0.25)
     assert point.payload.sizes == (12, 5), "in order, without empty transfers"
-    assert (point.benchmark, point.seconds, point.warm_up_s, point.gaps_ns) == ("replay", 0.5, 0.25, ())
+    assert (point.benchmark, point.seconds, point.warm_up_s, point.pause_ns) == ("replay", 0.5, 0.25, 10**7 - 20)
     assert point.payload.name == "softmax-regression, halving-doubling, 2 ranks"
     assert point.messages == 2
 

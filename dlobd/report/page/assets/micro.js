@@ -34,7 +34,7 @@ function linesOf(rows, unit, scale, sizes, fitted) {
       const [alpha, beta] = (fitted && DATA.series[series].fit) || [null];
       if (alpha !== null) {
         const at = Array.from({ length: 60 }, (_, step) => sizes[0] * (sizes.at(-1) / sizes[0]) ** (step / 59));
-        const tip = `${nameOf(series)}: ${number(alpha)} us + bytes / ${beta ? number(1 / beta) : "∞"} MB/s`;
+        const tip = `${nameOf(series)}: ${number(alpha)} ${unit} + ${number(1e6 * beta)} ${unit} per 10^6 bytes`;
         layers.push({ data: { values: at.map((bytes) => ({ x: bytes, y: alpha + bytes * beta, tip })) }, mark: { ...look, type: "line", strokeWidth: 1, strokeDash: [4, 3] }, encoding: { x, y: y("y"), ...TIP } });
       }
       layers.push(
@@ -44,22 +44,6 @@ function linesOf(rows, unit, scale, sizes, fitted) {
       );
     });
     return frame(width, Math.min(360, Math.max(200, 0.6 * width)), PAD, layers);
-  };
-}
-
-function dotsOf(rows, unit) {
-  return (width) => {
-    const several = new Set(rows.map((row) => row[2])).size > 1, scale = scaleOf(rows);
-    const values = rows.map((row, place) => ({ ...valueOf(row, unit), x: row[3], y: place + 0.5, colour: colourAt(row[0]), name: several ? `${row[2]}, ${nameOf(row[0])}` : nameOf(row[0]) }));
-    const left = Math.min(Math.floor(0.45 * width), 20 + 6.5 * Math.max(...values.map((row) => row.name.length)));
-    const y = Q("y", { scale: { domain: [0, rows.length], reverse: true, nice: false }, axis: null });
-    const x = (field) => Q(field, { scale, axis: { title: scale.type ? `${unit} (log scale)` : unit, format: ",~r", tickCount: 5 } });
-    const colour = { color: literal("colour") };
-    return frame(width, 22 * rows.length, { ...PAD, left }, [
-      { data: { values: values.filter((row) => row.low !== null) }, mark: { type: "rule", clip: true, strokeWidth: 1.5, opacity: 0.6 }, encoding: { x: x("low"), x2: { field: "high" }, y, ...colour, ...TIP } },
-      { data: { values }, mark: { type: "point", filled: true, opacity: 1, size: 55 }, encoding: { x: x("x"), y, ...colour, ...TIP } },
-      names(values, left - 12),
-    ]);
   };
 }
 
@@ -75,11 +59,10 @@ function distributionOf({ times, unit }) {
   };
 }
 
-function panel({ name, title, unit, over_size, rows, quantiles }) {
+function panel({ name, title, unit, rows, quantiles }) {
   if (!rows.length) return [];
-  const some = seriesIn(rows), fitted = name === "latency" && over_size && some.some((series) => DATA.series[series].fit);
+  const some = seriesIn(rows), fitted = ["latency", "exchange"].includes(name) && some.some((series) => DATA.series[series].fit);
   const found = [make("h2", {}, title)], sizes = [...new Set(rows.map((row) => row[1]))].sort((left, right) => left - right);
-  if (!over_size) return [...found, chart(`${title}: figures with intervals`, dotsOf(rows, unit))];
   found.push(keys(some), chart(`${title}: figures over the size`, linesOf(rows, unit, scaleOf(rows), sizes, fitted)));
   if (fitted) found.push(paragraph("Dashed: the fit alpha + bytes * beta.", "note"));
   const known = Object.entries(quantiles), scale = scaleOf(known.flatMap(([, each]) => each)); // the percentiles have one scale
