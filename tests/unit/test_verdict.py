@@ -13,6 +13,7 @@ from dlobd.bundle import files
 from dlobd.channel import Channel
 from dlobd.evidence.evidence import Evidence
 from dlobd.experiment.files import load
+from dlobd.fields import plain
 from dlobd.measures.transport import SPARK, planes, spark_addresses
 from dlobd.network.verdict import byte_counts
 from dlobd.network.verdict.evidence import (
@@ -267,7 +268,7 @@ def client(tree: Path) -> dict[str, Any]:
     host = Host(tree, "edge")
     host.interface("eth0", "10.77.1.9")
     host.interface("eth1", DRIVER)
-    return host.read().to_json()
+    return plain(host.read())
 
 
 def spark(bundle: Path, asked: str = "tcp@10.77.2.0/24") -> Plane:
