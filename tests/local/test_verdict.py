@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dlobd.channel import Channel
+from dlobd.fields import decoded, plain
 from dlobd.network.verdict import byte_counts
 from dlobd.network.verdict.evidence import (
     Snapshot,
@@ -104,7 +105,7 @@ def test_this_host_is_read(pair: tuple[socket.socket, socket.socket]) -> None:
     assert after.home("127.0.0.1") == "lo"
     lo = after.since(before).interface("lo")
     assert lo.counts.sent_bytes >= 2_000_000
-    assert Snapshot.from_json(json.loads(json.dumps(after.to_json()))) == after
+    assert decoded(Snapshot, json.loads(json.dumps(plain(after)))) == after
 
 
 RANK = """
