@@ -135,6 +135,8 @@ class ParameterServer(OutsideStepExchange):
     """Synchronous parameter servers, each a child process of one of the first ranks."""
 
     def connect(self, context: JoinContext) -> PsPeers:
+        if context.servers > context.size:
+            raise ExchangeFailed(f"exchange_servers {context.servers} exceeds the number of ranks, {context.size}")
         channel = context.open_channel()
         process: ServerProcess | None = None
         try:
