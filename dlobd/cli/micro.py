@@ -11,6 +11,7 @@ from typer import Argument, Context, Option
 
 from dlobd.cli.options import RUNS, Archive, HadoopConf, Json, Out
 from dlobd.cli.output import Force
+from dlobd.cli.printing import console
 from dlobd.cli.series import find_run
 from dlobd.errors import Interrupted, RunFailed, RunInvalid, UsageError
 
@@ -145,8 +146,6 @@ def _words(context: Context, request: Request) -> list[str]:
 def _print(results: Results, output: Path | None, as_json: bool, compare: bool, above: Sequence[Table] = ()) -> int:
     import sys
 
-    from rich.console import Console
-
     from dlobd.cli.output import write
     from dlobd.micro import estimates, places, table
     from dlobd.report import text
@@ -155,15 +154,15 @@ def _print(results: Results, output: Path | None, as_json: bool, compare: bool, 
     if as_json:
         sys.stdout.write(results.text())
     else:
-        console = Console(highlight=False)
+        terminal = console()
         for one in (*above, *table.tables(results)):
-            show(one, console)
+            show(one, terminal)
         routes = results.routes()
         for other in routes[1:] if compare else ():
-            show(table.comparison(estimates.compare(results, routes[0], other), routes[0], other), console)
+            show(table.comparison(estimates.compare(results, routes[0], other), routes[0], other), terminal)
         print()
         for note in table.notes(results):
-            text.line(console, note)
+            text.line(terminal, note)
     if output is not None and output.suffix == ".html":
         from dlobd.micro.page import page
 

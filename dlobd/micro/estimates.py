@@ -1,7 +1,7 @@
 """Estimates over launches: intervals, comparison of two routes, and the alpha-beta model of a channel. Pure.
 
-A launch gives one value; the samples within it are not independent. Intervals are over launches; every estimate has
-their number.
+A launch gives one value; the samples within it are not independent. Intervals are over launches; a row has their
+number.
 """
 
 from __future__ import annotations
