@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 import numpy as np
+from scipy.stats import t as student
 
 from dlobd.compare.median import median
-from dlobd.compare.power import student_quantile
 from dlobd.errors import UsageError
 from dlobd.micro.estimates import FEWEST_SIZES, Fit, fit
 from dlobd.micro.recorded import Recorded
@@ -129,7 +129,7 @@ def from_other_models(one: Prediction, every: Sequence[Prediction]) -> tuple[flo
     others = [other.log_ratio for other in every if other.run.model != one.run.model]
     if (count := len(others)) < 2:
         return None
-    half = student_quantile((1 + CONFIDENCE) / 2, count - 1) * stdev(others) * math.sqrt(1 + 1 / count)
+    half = float(student.ppf((1 + CONFIDENCE) / 2, count - 1)) * stdev(others) * math.sqrt(1 + 1 / count)
     middle = math.log(one.predicted[0]) + fmean(others)
     return math.exp(middle - half), math.exp(middle + half)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from dlobd.cli.options import RUNS, Out, RunRef
-from dlobd.cli.output import STDOUT, Force, Output, checked, opened, write, writing
+from dlobd.cli.output import Force, Output, checked, opened, write, writing
 from dlobd.cli.series import find_run
 from dlobd.errors import BundleError, UsageError
 
@@ -37,12 +36,9 @@ class Format(NamedTuple):
 
 def _mlperf_log(bundle: Bundle, output: Path) -> None:
     from dlobd.evidence.evidence import Evidence
-    from dlobd.report.export.mlperf_log import RULES, mlperf_log
+    from dlobd.report.export.mlperf_log import mlperf_log
 
     write(output, mlperf_log(bundle.read(), _anchor(Evidence(bundle.path).own_anchors, bundle)))
-    rules, log = shlex.quote(str(RULES)), shlex.quote(str(output))
-    if output != STDOUT:
-        print(f"check: python -m mlperf_logging.compliance_checker --config {rules} {log}")
 
 
 def _otlp(bundle: Bundle, output: Path) -> None:

@@ -1,21 +1,17 @@
 """Export of a run as MLPerf-style log lines, `:::MLLOG {...}`, in the format of the package `mlperf-logging`.
 
 Keys and event types are constants of that package. `run_start` is the first touch of the training data, as in MLPerf;
-everything before it is initialisation. The log is not an MLPerf submission, which requires other models and data sets;
-`RULES` configures MLPerf's compliance checker for these logs. MLPerf is a trademark of MLCommons.
+everything before it is initialisation. The log is not an MLPerf submission, which requires other models and data sets.
+MLPerf is a trademark of MLCommons.
 """
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from dlobd.errors import UsageError
 from dlobd.record.run import Run
 from dlobd.schema import ClockAnchor, Experiment
-
-RULES = Path(__file__).with_name("mlperf_style.yaml")
-"""Rules for `python -m mlperf_logging.compliance_checker --config RULES LOG`."""
 
 START, STOP, POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
 
