@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 STUDIES = {
-    "ar_grpc": "the studies of AR-gRPC: eager threshold, coalescing, chunks, pipelining; measures, needs root",
+    "ar_grpc": "the studies of AR-gRPC: eager threshold, coalescing, chunks, pipelining, servers; measures, needs root",
     "accuracy": "test accuracy over time, from submit and from the first touch of the data",
     "amortisation": "fixed cost and cost per epoch of each launcher and input",
     "breakdown_by_model": "layers of the wall time by model",

@@ -3,22 +3,27 @@
     python -m bench.micro [--launches N] [--perftest PROGRAM] [--loaded]
 
 Hosts are network namespaces of this machine, which needs root. Each launch measures all parts one after the other, and
-UCX's own program between dlobd's libraries. Rerun the command to resume.
+UCX's own program between dlobd's libraries. Then the studies of the papers, and predictions of real exchanges. Rerun
+the command to resume.
 """
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from bench import command, perftest, publish
+from matplotlib.figure import Figure
+
+from analysis.__main__ import STUDIES
+from analysis.studies import ar_grpc, payload_histogram, pictures, tf_grpc_bench
+from bench import command, perftest, predictions, publish
 from bench.tables import Table, markdown, number
 from dlobd.axes import EXCHANGES
 from dlobd.compare.median import median, ratio
@@ -34,6 +39,7 @@ from dlobd.micro.ranks import MPI_ALLREDUCE
 from dlobd.micro.request import Request
 from dlobd.micro.results import Results
 from dlobd.network.channels.ucx.library import load
+from dlobd.paths import replace_file
 from dlobd.report import tables, text
 from dlobd.run import provenance
 from dlobd.run.progress import Progress
@@ -73,6 +79,7 @@ class Part:
 
 
 TCP = f"tcp@{INTERFACE}"
+SCHEME_ROUTES = (*(Route(TCP, library) for library in ("sockets", "grpc", "ucx")), Route("shm", "ucx"))
 
 
 def _between(channel: str, libraries: Sequence[str]) -> list[Plan]:
@@ -94,12 +101,12 @@ def _schemes() -> list[Plan]:
     points += [Point(name, payload(scheme), SECONDS) for name in ("latency", "bandwidth") for scheme in SCHEMES]
     counts = [payload(",".join(["1M"] * count)) for count in (2, 4, 6, 8, 10)]
     points += [Point("latency", replace(one, name=f"{len(one.sizes)} x 1 MiB"), SECONDS) for one in counts]
-    return [Plan(Route(TCP, library), tuple(points), pins=True) for library in ("sockets", "grpc", "ucx")]
+    return [Plan(route, tuple(points), pins=True) for route in SCHEME_ROUTES]
 
 
-def _servers(servers: int, *payloads: str) -> list[Plan]:
-    points = tuple(Point("ps", payload(scheme), SECONDS) for scheme in payloads)
-    return [Plan(Route(TCP, library), points, servers) for library in ("sockets", "grpc", "ucx")]
+def _servers() -> list[Plan]:
+    points = tuple(Point("ps", payload(scheme), SECONDS) for scheme in SCHEMES)
+    return [Plan(route, points, servers=2) for route in SCHEME_ROUTES]
 
 
 def _all_reduces(ranks: int) -> list[Plan]:
@@ -131,14 +138,8 @@ PARTS = {
     "ps": Part(
         "TF-gRPC-Bench's parameter servers",
         "Two servers and three workers, as in the paper's figures 13 and 14.",
-        lambda: _servers(2, *SCHEMES),
+        _servers,
         5,
-    ),
-    "connected": Part(
-        "AR-gRPC's fully connected servers",
-        "Two servers and two workers with single buffers; the paper has 4 MB messages.",
-        lambda: _servers(2, "8", "64K", "4M"),
-        4,
     ),
     "all-reduce-2": Part("All-reduce, 2 ranks", "", lambda: _all_reduces(2)),
     "all-reduce-4": Part("All-reduce, 4 ranks", "", lambda: _all_reduces(4), 4),
@@ -159,7 +160,7 @@ def main() -> int:
     return command.run(parser.parse_args(), NAME, _measure)
 
 
-def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
+def _measure(asked: Namespace, progress: Progress) -> list[Path]:
     if not asked.perftest.exists():
         raise SetupError(f"There is no {asked.perftest}.", "install ucx-utils, or give its path with --perftest")
     kept: dict[str, list[Kept]] = {}
@@ -169,9 +170,33 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
             kept[name] = command.repeated(asked.out / f"{name}.json", launch, partial(_launched, part, asked.perftest))
     facts = [publish.machine([])[0], _versions()]
     sections = [section for name, part in PARTS.items() for section in sections_of(part, kept[name])]
+    links = predictions.measure(asked.out / "predictions", asked.launches, progress)
+    progress("studies of AR-gRPC")
+    files = [_stored(asked.out / f"{name}-results.json", kept[name], facts[0]) for name in ("schemes", "ps")]
+    shown = {
+        "tf_grpc_bench": tf_grpc_bench.report(Namespace(files=files)),
+        "ar_grpc": ar_grpc.report(Namespace(launches=asked.launches, time=SECONDS, rate="")),
+        "payload_histogram": payload_histogram.report(Namespace(model=None, ranks=2, runs=[])),
+        "exchange_prediction": predictions.report(links),
+    }
+    sections += [_study(name, asked.docs, *one) for name, one in shown.items()]
     publish.page(asked.docs / PAGE, NAME, facts, sections)
     figures = {name: _figures(merged(of_part)) for name, of_part in kept.items()}
     return [asked.docs / PAGE, publish.store(asked.docs, NAME, {"facts": facts, "figures": figures})]
+
+
+def _stored(path: Path, kept: Sequence[Kept], machine: str) -> Path:
+    """Write the results of a part, as `dlobd micro -o` does."""
+    replace_file(path, replace(merged(kept), machine=machine).text().encode())
+    return path
+
+
+def _study(name: str, docs: Path, texts: Iterable[str], picture: Figure | None) -> str:
+    """Write the picture of a study; return its section."""
+    assert picture is not None
+    pictures.write(picture, path := docs / f"{name.replace('_', '-')}.svg")
+    body = "\n".join(texts).rstrip()
+    return f"### Study {name}\n\n![{STUDIES[name]}]({path.name})\n\n```\n{body}\n```"
 
 
 def _launched(part: Part, program: Path, _: int) -> Kept:

@@ -5,7 +5,8 @@
 This is Hockney's model (1994) for collectives, as in Thakur, Rabenseifner and Gropp, "Optimization of Collective
 Communication Operations in MPICH" (2005), without their term for the summation. Rounds are messages of which each waits
 for the one before. Each end has a link of its own: the busiest is that of the rank, or of the parameter server, that
-sends or receives most. The residual is the rest: summation, Python, messages of 256 KiB, shared links and cores.
+sends or receives most. Loopback is one link for all ends. The residual is the rest: summation, Python, messages of 256
+KiB, shared links and cores.
 """
 
 import math
@@ -17,6 +18,7 @@ from statistics import fmean, stdev
 import numpy as np
 from scipy.stats import t as student
 
+from dlobd.channel import over_ip
 from dlobd.compare.median import median
 from dlobd.errors import UsageError
 from dlobd.micro.estimates import FEWEST_SIZES, Fit, fit
@@ -45,18 +47,22 @@ exchanges do not wait for each other, or exchange by TensorFlow."""
 def busiest_bytes(recorded: Recorded) -> list[int]:
     """Return the bytes of the busiest direction of a link for each fusion buffer of the median exchange.
 
-    MPI reports no transfers: they are taken to be those of halving and doubling, in as few fusion buffers as possible.
+    Loopback is one link for all ends and for both directions. MPI reports no transfers: they are taken to be those of
+    halving and doubling, in as few fusion buffers as possible.
     """
-    carried: Counter[tuple[int, bool, int | str]] = Counter()
+    loopback = over_ip(recorded.channel.transport) and not recorded.channel.device
+    carried: Counter[tuple[int, object]] = Counter()
     for source, destination, size, buffer in recorded.median.transfers():
-        carried[buffer, True, source] += size
-        carried[buffer, False, destination] += size
+        for direction in ("loopback",) if loopback else ((source, "sends"), (destination, "receives")):
+            carried[buffer, direction] += size
     if carried or recorded.exchange != "mpi":
-        buffers = sorted({buffer for buffer, _, _ in carried})
-        return [max(size for (of, _, _), size in carried.items() if of == buffer) for buffer in buffers]
+        buffers = sorted({buffer for buffer, _ in carried})
+        return [max(size for (of, _), size in carried.items() if of == buffer) for buffer in buffers]
     size = recorded.median.wires[0].bytes
     core = 1 << (recorded.ranks.bit_length() - 1)
     busiest = 2 * size * (core - 1) // core + size * (recorded.ranks > core)
+    if loopback:
+        busiest = 2 * size * (recorded.ranks - 1)  # the sum over all ranks
     count = math.ceil(size / recorded.fusion_bytes)
     return [busiest * (k + 1) // count - busiest * k // count for k in range(count)]
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.narrow_loopback import narrow_loopback
 from bench.pathologies import faults, own_jobs
 from bench.pathologies.faults import Beside
 from bench.pathologies.own_jobs import Make
@@ -17,7 +16,6 @@ from bench.pathologies.stage import QUICK_START, Ended, Stage
 from dlobd.faults import queue_filler
 from dlobd.faults.observed_run import SPARK_SUBMIT
 from dlobd.faults.triggers import LogLine
-from dlobd.micro.hosts import hosts
 
 QUICK, MAIN = "softmax-mnist-quick", "softmax-mnist"
 SOON_CLOSED = "dfs.client.block.write.locateFollowingBlock.initial.delay.ms=40"
@@ -60,23 +58,10 @@ def in_narrow_network(line: str) -> Make:
     """Run dlobd's own training, with its daemons, in a network namespace with a slow loopback."""
 
     def make(stage: Stage, directory: Path) -> Ended:
-        with narrow_loopback() as host:
-            return stage.run(directory, _words(line, directory), host=host)
+        with narrow_loopback("100mbit") as host:
+            return stage.run(directory, _words(line, directory), host=host.command)
 
     return make
-
-
-@contextmanager
-def narrow_loopback() -> Iterator[tuple[str, ...]]:
-    """Create a network namespace with a loopback of 100 Mbit/s; yield the prefix of commands that run in it.
-
-    Raises:
-        SetupError: namespaces cannot be created.
-    """
-    with hosts(1) as (host,):
-        words = f"tc -n {host.namespace} qdisc add dev lo root tbf rate 100mbit burst 256kb latency 50ms"
-        subprocess.run(words.split(), check=True, capture_output=True, timeout=20)
-        yield host.command
 
 
 def _words(line: str, directory: Path) -> list[str]:

@@ -34,6 +34,7 @@ from dlobd.faults import injection_log, queue_filler, slow_disk
 from dlobd.faults.observed_run import ObservedRun
 from dlobd.faults.triggers import LogLine
 from dlobd.findings import rules
+from dlobd.micro.hosts import HERE, Host
 from dlobd.process_id import ProcessId, identify
 from dlobd.record.run import Finding
 from dlobd.run import page_cache
@@ -57,8 +58,8 @@ def test_a_pathology_starts_a_valid_run(pathology: Pathology, tmp_path: Path, mo
         return Ended(0, None)
 
     @contextmanager
-    def nowhere() -> Iterator[tuple[str, ...]]:
-        yield ()
+    def nowhere(rate: str) -> Iterator[Host]:
+        yield HERE
 
     monkeypatch.setattr(table, "narrow_loopback", nowhere)
     monkeypatch.setattr("bench.pathologies.own_jobs.BYTES", 1 << 20)

@@ -84,7 +84,7 @@ def run_of(
 ) -> Recorded:
     """Return a run whose exchanges have the same transfers at each rank."""
     calls = [Call(k, tuple(Wire(0, one, 960, tuple(own)) for own in transfers)) for k, one in enumerate(ns)]
-    run = Recorded("R", exchange, Channel("tcp"), "sockets", "mlp", len(transfers), 64 << 20, tuple(calls))
+    run = Recorded("R", exchange, Channel("tcp@eth0"), "sockets", "mlp", len(transfers), 64 << 20, tuple(calls))
     return replace(run, **changes)
 
 
@@ -105,6 +105,8 @@ def test_rounds_and_bytes_are_those_of_the_collectives(exchange: str, ranks: int
         assert busiest_bytes(recorded) == [pytest.approx(max(directions), abs=4)]
     else:
         assert busiest_bytes(recorded) == [max(directions)]
+    total = sum(size for mesh in meshes for ends, size in mesh.carried.items() if ends[0] == mesh.rank)
+    assert busiest_bytes(replace(recorded, channel=Channel("tcp"))) == [total]
 
 
 def test_each_buffer_has_its_rounds_and_its_busiest_link() -> None:
@@ -210,7 +212,7 @@ def latencies(*routes: Route, sizes: Sequence[int] = (8, 1000, 4000)) -> Results
 
 
 SOCKETS = Route("tcp", "sockets")
-RUN = run_of("ring", [[(0, 1, 600, 0), (1, 0, 600, 0)]] * 2)
+RUN = run_of("ring", [[(0, 1, 600, 0), (1, 0, 600, 0)]] * 2, channel=Channel("tcp"))
 
 
 def test_the_fit_is_of_the_route_of_the_run() -> None:
@@ -243,9 +245,9 @@ def test_the_study_has_a_table_and_a_picture(tmp_path: Path, capsys: pytest.Capt
     bundle = ring(tmp_path)
     assert study(tmp_path, "--link", file, bundle) == 0
     out = " ".join(capsys.readouterr().out.split())
-    # two buffers of 2 rounds, and 604 + 80 bytes: 4 * 2000 + 0.5 * 684 ns; measured: 3, 9 and 4 ms
+    # two buffers of 2 rounds, and 1204 + 160 bytes over loopback: 4 * 2000 + 0.5 * 1364 ns; measured: 3, 9 and 4 ms
     assert "fast" in out
-    for cell in ("0.008342", "4 (3.1 to 8.5)", "+3.992"):
+    for cell in ("0.008682", "4 (3.1 to 8.5)", "+3.991"):
         assert cell in out
     assert "attributed: 99.8% of 1 runs" in out
     assert (tmp_path / "exchange-prediction.svg").stat().st_size > 1000
