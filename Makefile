@@ -7,7 +7,7 @@ EXPERIMENT ?= softmax-mnist
 PARALLEL := --numprocesses=auto --dist=worksteal
 BY_FILE := --numprocesses=auto --dist=loadfile
 
-.PHONY: help setup setup-dev java run bench models stack-overhead amortisation micro comparisons pathologies dependencies close-retry scale check static fast test test-full clean
+.PHONY: help setup setup-dev java run bench models stack-overhead amortisation micro micro-alarms comparisons pathologies dependencies close-retry scale check static fast test test-full clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -33,6 +33,9 @@ amortisation: setup ## fixed cost and cost per epoch of each launcher, write doc
 
 micro: setup $(VENV)/.bench ## channels and exchanges by themselves, write docs/micro.md; needs root; LAUNCHES=N, LOADED=1
 	@$(PYTHON) -m bench.micro --launches $(or $(LAUNCHES),10) $(if $(LOADED),--loaded)
+
+micro-alarms: setup $(VENV)/.bench ## compare a channel with itself 200 times, write docs/micro.md; PAIRS=N, LOADED=1
+	@$(PYTHON) -m bench.micro_alarms --pairs $(or $(PAIRS),200) $(if $(LOADED),--loaded)
 
 comparisons: setup ## record whole runs, count false alarms and planted differences of comparisons, write docs/results.md
 	@$(VENV)/bin/dlobd run softmax-mnist-quick --set page_cache=warm --repeats $(or $(REPEATS),20) --out runs/comparisons

@@ -28,7 +28,7 @@ MODELS = ("softmax-regression", "mlp", "lenet", "cifar10-quick", "resnet20", "al
 """Models whose exchanges take less than 3 s at the lowest rate."""
 
 EXCHANGES = ("ring", "halving-doubling", "ps")
-STEPS = "max_steps=20 train_samples=4000 test_samples=200 epochs=1 min_accuracy=0 warmup_epochs=0 launcher=native"
+STEPS = "max_steps=20 train_samples=6400 test_samples=200 epochs=1 min_accuracy=0 warmup_epochs=0 launcher=native"
 STEPS += " evaluate_every_epochs=0"
 SIZES = "8,4K,64K,256K,1M,4M"
 SECONDS = 0.3
@@ -64,6 +64,11 @@ def report(links: Sequence[Link]) -> Shown:
     return exchange_prediction.report(Namespace(link=links))
 
 
+def settings_of(model: str, exchange: str) -> list[str]:
+    """Return the shipped experiment of a run, and its changed settings."""
+    return f"{POINTS[model]} {STEPS} exchange={exchange}".split()
+
+
 def _latencies(path: Path, host: Host, launches: int) -> Path:
     if not path.exists():
         request = Request(("latency",), ("tcp",), ("sockets",), sizes=SIZES, seconds=SECONDS)
@@ -81,7 +86,7 @@ def _run(out: Path, host: Host, model: str, exchange: str) -> Path:
     kept = sorted(out.glob("*/*/run.json"))
     if kept:
         return kept[-1].parent
-    shipped, *settings = f"{POINTS[model]} {STEPS} exchange={exchange}".split()
+    shipped, *settings = settings_of(model, exchange)
     words = ["run", shipped, *(word for setting in settings for word in ("--set", setting)), "--out", str(out)]
     done = subprocess.run(
         [*host.command, sys.executable, "-m", "dlobd", *words],

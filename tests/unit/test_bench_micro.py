@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from bench import micro
+import pytest
+
+from bench import micro, micro_alarms, predictions
+from bench.false_alarms import Count
 from bench.micro import Part, sections_of
+from dlobd.experiment import files
 from dlobd.fields import plain
 from dlobd.micro import results
 from dlobd.micro.payload import payload
@@ -42,3 +46,19 @@ def test_all_reduces_are_compared_with_mpi() -> None:
     one["results"]["launches"] += only_mpi
     *_, compared = sections_of(Part("All-reduce", "", list), [one] * 6)
     assert compared.splitlines()[-1] == "| 8 KiB | - |"
+
+
+@pytest.mark.parametrize("model", predictions.MODELS)
+def test_predicted_runs_have_valid_settings(model: str) -> None:
+    for exchange in predictions.EXCHANGES:
+        shipped, *settings = predictions.settings_of(model, exchange)
+        chosen = files.load(shipped, settings)
+        assert (chosen.model, chosen.exchange, chosen.launcher, chosen.max_steps) == (model, exchange, "native", 20)
+    assert len(predictions.MODELS) * len(predictions.EXCHANGES) * len(predictions.RATES) >= 24
+
+
+def test_false_alarms_have_a_limit() -> None:
+    found = micro_alarms.text(Count(6, 200))
+    assert "200 comparisons" in found
+    assert "latency at 4 KiB and bandwidth at 1 MiB" in found
+    assert "6, 3.0%; at most 5.8% with 95 % confidence" in found
