@@ -128,4 +128,4 @@ def upper_ratio(freedom: int) -> float:
     if freedom == 1:
         return 1 / normal.inv_cdf(1 - UPPER / 2)
     share = 2 / (9 * freedom)
-    return (1 - share + normal.inv_cdf(1 - UPPER) * math.sqrt(share)) ** -1.5
+    return math.pow(1 - share + normal.inv_cdf(1 - UPPER) * math.sqrt(share), -1.5)

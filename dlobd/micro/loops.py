@@ -14,6 +14,7 @@ An open loop measures a call from its intended start: a stall delays all calls t
 omits them (coordinated omission).
 """
 
+import itertools
 import random
 import struct
 import time
@@ -206,7 +207,8 @@ class _Stream:
         for number, (_, content, message, _) in enumerate(self._slots):
             content.write(message, number)
         self.count = len(payloads)
-        self._window = min(point.window, self.count) if link.begins else 0
+        self._announced = min(point.window, self.count)
+        self._window = self._announced if link.begins else 0
 
     def send(self) -> None:
         pending: deque[tuple[Carrier, Any]] = deque()
@@ -221,8 +223,13 @@ class _Stream:
             _finish(pending)
 
     def recv(self) -> None:
+        """Receive a batch; the memory of at most `window` messages is announced before they arrive."""
+        announced: deque[Any] = deque()
+        ahead = iter(self._slots)
         for carrier, _, _, message in self._slots:
-            carrier.recv(message)
+            for other, _, _, later in itertools.islice(ahead, self._announced - len(announced)):
+                announced.append(other.begin_recv(later))
+            carrier.finish_recv(message, announced.popleft())
 
     def bad(self) -> int:
         """Verify the received messages; return the number of wrong ones."""

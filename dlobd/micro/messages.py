@@ -97,6 +97,16 @@ class Carrier:
     def finish(self, begun: Any) -> None:
         self.connection.finish_send(begun, self._deadline_s)
 
+    def begin_recv(self, message: Message) -> Any:
+        """Announce the memory of a message of one buffer; return a handle, or None."""
+        return self.connection.begin_recv(message.memory) if self._single and not self._serialized else None
+
+    def finish_recv(self, message: Message, begun: Any) -> None:
+        if begun is None:
+            self.recv(message)
+        else:
+            self.connection.finish_recv(begun, self._deadline_s)
+
     def recv(self, message: Message) -> None:
         if self._serialized:
             self.connection.recv(message.wire, self._deadline_s)

@@ -108,6 +108,34 @@ def test_a_send_may_be_started_without_waiting(
     finishing.result(PATIENCE_S)
 
 
+def test_memory_may_be_announced_before_its_message(
+    ends: tuple[Connection, Connection], threads: ThreadPoolExecutor
+) -> None:
+    """Also of messages that are shorter than their memory, or do not fit: only such a message is lost."""
+    one, other = ends
+    sizes, rooms = (3_000_000, 0, 100, 70_000, 101, 8), (3_000_000, 5, 100, 80_000, 100, 8)
+    sent = [random.Random(size).randbytes(size) for size in sizes]
+    memory = [bytearray(room) for room in rooms]
+    announced = [other.begin_recv(each) for each in memory]
+    sending = threads.submit(lambda: [one.send(message, soon()) for message in sent])
+    for size, room, message, into, begun in zip(sizes, rooms, sent, memory, announced, strict=True):
+        if size > room:
+            with pytest.raises(MessageTooLong):
+                other.finish_recv(begun, soon())
+            assert into == bytes(room)
+        else:
+            assert other.finish_recv(begun, soon()) == size
+            assert into[:size] == message
+    sending.result(PATIENCE_S)
+
+
+def test_closing_gives_announced_memory_back(ends: tuple[Connection, Connection]) -> None:
+    announced = [ends[0].begin_recv(bytearray(100_000)) for _ in range(3)]
+    ends[0].close()
+    with pytest.raises(Closed):
+        ends[0].finish_recv(announced[0], soon())
+
+
 def test_messages_keep_their_order_and_boundaries(
     ends: tuple[Connection, Connection], threads: ThreadPoolExecutor
 ) -> None:

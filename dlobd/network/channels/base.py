@@ -8,7 +8,8 @@
        and leaves the buffer unchanged.
     5. A library that declares `begins` can start a send without waiting: `begin_send` returns a handle for
        `finish_send`, which any thread may call, in the order of the starts. The handle is None if the library has taken
-       all bytes already.
+       all bytes already. `begin_recv` announces the memory of a later message, and `finish_recv` waits for it, in the
+       order of the announcements. A library may ignore the announcement.
     6. A library that declares `one_sided` lets its peer write and read registered memory. `put` and `get` check bounds
        before they touch memory, and the peer sees the written bytes once `flush` has returned.
     7. Every call has a deadline in seconds of `time.monotonic()`. After `DeadlinePassed` the connection cannot be used
@@ -146,6 +147,17 @@ class Connection(ABC):
     def finish_send(self, begun: Any, deadline_s: float) -> None:
         """Wait for a started send. Raises the errors of `send`."""
         raise self._not_supported("start a send without waiting")
+
+    def begin_recv(self, into: Buffer) -> Any:
+        """Announce the memory of the next message without memory; return a handle for `finish_recv`.
+
+        No message may be received by `recv` before all announced messages are. Raises PeerClosed, Closed.
+        """
+        return into
+
+    def finish_recv(self, begun: Any, deadline_s: float) -> int:
+        """Wait for an announced message; return its length. Raises the errors of `recv`."""
+        return self.recv(begun, deadline_s)
 
     def register(self, memory: Buffer) -> bytes:
         """Register memory, which the peer may write and read until this end closes; return the key for the peer."""

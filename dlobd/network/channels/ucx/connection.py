@@ -13,6 +13,7 @@ import time
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from dlobd.network.channels import base
 from dlobd.network.channels.ucx import declarations as c
@@ -51,7 +52,7 @@ class UcxConnection(base.Connection):
         self._finishing = threading.Lock()
         self._sender, self._receiver, self._finisher = worker.sleeper(), worker.sleeper(), worker.sleeper()
         self._out_number = self._in_number = 0  # numbers of the next messages
-        self._begun: list[tuple[int, CData]] = []  # started sends: request and memory
+        self._begun: list[tuple[Any, ...]] = []  # started sends and receives: request first, memory last
         self._registered: list[tuple[CData, CData]] = []  # UCX's handle, and the object that keeps the memory alive
         self._rkeys: dict[bytes, CData] = {}
         self._serving: threading.Thread | None = None
@@ -83,13 +84,28 @@ class UcxConnection(base.Connection):
     def finish_send(self, begun: CData, deadline_s: float) -> None:
         request, memory = begun
         with self._finishing:  # without the lock `_sending`, because other sends may start meanwhile
+            self._worker.check_open("send")  # afterwards `close` waits for this lock
             self._begun.remove(begun)
             self._worker.complete(request, memory, self._finisher, deadline_s, "send")
 
     def recv(self, into: base.Buffer, deadline_s: float) -> int:
         with self._receiving:
             memory = self._memory(into)
-            return self._recv(memory, len(memory), len(memory), self._plain, memory, deadline_s)
+            posted = self._post(memory, len(memory), self._plain, len(memory))
+            return self._recv(posted, memory, len(memory), len(memory), self._plain, memory, deadline_s)
+
+    def begin_recv(self, into: base.Buffer) -> CData:
+        with self._receiving:
+            memory = self._memory(into)
+            self._begun.append(begun := (*self._post(memory, len(memory), self._plain, len(memory)), memory))
+            return begun
+
+    def finish_recv(self, begun: CData, deadline_s: float) -> int:
+        *posted, memory = begun
+        with self._receiving:
+            self._worker.check_open("receive")  # afterwards `close` waits for this lock
+            self._begun.remove(begun)
+            return self._recv(posted, memory, len(memory), len(memory), self._plain, memory, deadline_s)
 
     def send_parts(self, parts: Sequence[base.Buffer], deadline_s: float) -> None:
         """Send at most MAX_PARTS parts as one message."""
@@ -100,7 +116,8 @@ class UcxConnection(base.Connection):
     def recv_parts(self, parts: Sequence[base.Buffer], deadline_s: float) -> int:
         with self._receiving:
             count, room, kept = self._filled(self._in, parts)
-            return self._recv(self._in, count, room, self._parts, kept, deadline_s)
+            posted = self._post(self._in, count, self._parts, room)
+            return self._recv(posted, self._in, count, room, self._parts, kept, deadline_s)
 
     def _send(self, buffer: CData, count: int, param: CData, size: int, memory: CData, deadline_s: float) -> None:
         if request := self._start(buffer, count, param, size):
@@ -120,12 +137,28 @@ class UcxConnection(base.Connection):
             self.traffic.sent_bytes += size
             return request
 
-    def _recv(self, buffer: CData, count: int, room: int, param: CData, memory: CData, deadline_s: float) -> int:
-        worker, ucp, size = self._worker, self._worker.ucp, room
-        tag = self._in_number << LENGTH_BITS | room
+    def _post(self, buffer: CData, count: int, param: CData, room: int) -> tuple[int, int]:
+        """Post memory for the next message; return UCX's request, or its status, and the tag."""
+        worker, tag = self._worker, self._in_number << LENGTH_BITS | room
         with worker.lock:
             worker.check_open("receive")
-            request = ucp.ucp_tag_recv_nbx(worker.handle, buffer, count, tag, THIS_TAG, param)
+            request: int = worker.ucp.ucp_tag_recv_nbx(worker.handle, buffer, count, tag, THIS_TAG, param)
+        self._in_number = (self._in_number + 1) % NUMBERS
+        return request, tag
+
+    def _recv(
+        self,
+        posted: Sequence[int],
+        buffer: CData,
+        count: int,
+        room: int,
+        param: CData,
+        memory: CData,
+        deadline_s: float,
+    ) -> int:
+        """Wait for a message for which memory was posted; return its length."""
+        worker, ucp, size = self._worker, self._worker.ucp, room
+        request, tag = posted
         if waits := request != c.OK:
 
             def other_length() -> CData:
@@ -135,7 +168,6 @@ class UcxConnection(base.Connection):
             if message is not True:
                 size = int(self._info.length)
                 waits = self._take(message, buffer, count, room, param, memory, deadline_s)
-        self._in_number = (self._in_number + 1) % NUMBERS
         if size > room:
             raise base.MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room} bytes")
         if waits and size > ATOMIC_BYTES:
@@ -292,8 +324,9 @@ class UcxConnection(base.Connection):
                 self._serving.join()
             with self._sending, self._receiving, self._finishing:
                 self.update_lanes()
-                for request, memory in self._begun:
-                    worker.give_up(request, memory, "the started send was never finished")
+                for request, *_, memory in self._begun:
+                    if request > 0:
+                        worker.release(request, memory, "a started call was never finished")
                 with worker.lock:
                     for rkey in self._rkeys.values():  # before the endpoint is closed
                         worker.ucp.ucp_rkey_destroy(rkey)

@@ -425,14 +425,14 @@ class Worker:
             try:
                 found = self.until(lambda: check(request) != c.INPROGRESS, sleeper, deadline_s, what, other)
             except ChannelError as error:
-                self._release(request, memory, str(error))
+                self.release(request, memory, str(error))
                 raise
-            request = self._release(request, memory, "")
+            request = self.release(request, memory, "")
         if request and found is True:
             self.check(request, what)
         return found
 
-    def _release(self, request: int, memory: CData, why: str) -> int:
+    def release(self, request: int, memory: CData, why: str) -> int:
         """Free a request, and return its status; UCX can cancel a receive without a message, but nothing else."""
         with self.lock:
             status: int = self.ucp.ucp_request_check_status(request)
