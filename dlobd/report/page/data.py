@@ -128,9 +128,9 @@ def _tables(run: Run, found: Summary) -> dict[str, object]:
     """Build the tables by section of the page; no table is in two sections."""
     return {
         "layers": tables.layers(found),
-        "quality": (tables.evidence(found), tables.hidden(found)),
+        "quality": (tables.evidence(found), tables.hidden(run)),
         "where": (
-            *(tables.largest(found), tables.causes(found), tables.hdfs(run), tables.lost_work(run)),
+            *(tables.largest(run, found), tables.causes(run, found), tables.hdfs(run), tables.lost_work(run)),
             *(tables.stages(run), tables.python_work(run), tables.imports(run), tables.setup(run)),
         ),
         "ranks": tables.ranks(run),
@@ -142,7 +142,7 @@ def _tables(run: Run, found: Summary) -> dict[str, object]:
             *(tables.process_use(run), tables.thread_use(run)),
         ),
         "environment": tables.environment(run),
-        "checks": (tables.checks(run), tables.not_measured(run), tables.corrections(found)),
+        "checks": (tables.checks(run), tables.not_measured(run), tables.corrections(run)),
     }
 
 
