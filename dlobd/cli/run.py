@@ -25,8 +25,7 @@ from dlobd.cli.options import (
     Requirements,
     With,
 )
-from dlobd.cli.printing import print_note, print_result
-from dlobd.cli.series import print_series
+from dlobd.cli.printing import print_note, print_result, print_series
 from dlobd.errors import UsageError
 from dlobd.schema import Runnable
 
