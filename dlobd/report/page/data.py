@@ -147,7 +147,7 @@ def _tables(run: Run, found: Summary) -> dict[str, object]:
 
 
 def _charts(source: Source) -> dict[str, object]:
-    run, traced = source.run, source.trace and source.attribution
+    run = source.run
     return {
         "id": run.run_id,
         "wall_ns": run.wall_ns,
@@ -156,7 +156,7 @@ def _charts(source: Source) -> dict[str, object]:
         "icicle": icicle(run, source.attribution),
         "timeline": timeline(source.trace, source.attribution) if source.trace and source.attribution else None,
         "ranks": _ranked(run),
-        "steps": steps(source) if traced else None,
+        "steps": steps(source.trace, run) if source.trace else None,
         "epochs": [[row.epoch, row.loss, row.test_accuracy] for row in run.epochs],
         "usage": _points(source),
         "cores": run.resources.hosts[0].cores if run.resources else None,
