@@ -1,18 +1,6 @@
 """Expected failures, with exit codes and next steps.
 
-    DlobdError                      one line, never a traceback
-    ├── UsageError            2     the command line or an experiment file is wrong
-    ├── SetupError            3     this machine lacks something: Java, jars, memory, disk, ports, data
-    ├── ClusterError          4     HDFS or YARN did not start, or stopped responding
-    ├── RunFailed             5     the job ran and failed; its bundle has the reason
-    ├── RunInvalid            6     the job ended, but its result cannot be trusted
-    ├── BundleError           7     a run bundle is missing, damaged or of a newer schema
-    ├── Busy                  8     another dlobd command uses the same cluster or file
-    ├── Regression            9     `dlobd check`: significant regression above the limit
-    └── Undecided            10     `dlobd check`: too few runs to decide
-    (Interrupted            130     Ctrl-C or SIGTERM)
-
-An error is one line with three parts: what failed, why, and the next step.
+An error is one line with three parts: what failed, why, and the next step. docs/reference.md lists the exit codes.
 """
 
 
@@ -44,7 +32,7 @@ class UsageError(DlobdError):
 
 
 class SetupError(DlobdError):
-    """A missing requirement of this machine."""
+    """A missing requirement of this machine: Java, jars, memory, disk, ports, data."""
 
     exit_code = 3
 

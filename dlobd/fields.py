@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 JsonSchema = dict[str, Any]
 
+_hints = cache(get_type_hints)
+
 _JSON_TYPES: Mapping[object, str] = {bool: "boolean", int: "integer", float: "number", NoneType: "null"}
 
 
@@ -159,8 +161,3 @@ def plain(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [plain(part) for part in value]
     return value
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)

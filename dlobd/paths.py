@@ -146,15 +146,11 @@ def links_dir() -> Path:
     """
     cache = cache_dir()
     name = _digest(str(cache))
-    last = TEMPORARY / f"dlobd-{os.getuid()}-{name}"
-    return next(
-        (path for path in (cache / "links", _xdg("XDG_STATE_HOME", ".local/state") / name) if _holds_links(path)), last
-    )
-
-
-def _holds_links(path: Path) -> bool:
-    # Java resolves links, so that the real path must be plain as well
-    return bool(_PLAIN.fullmatch(f"{path}{os.path.realpath(path)}")) and len(os.fsencode(path)) <= _MAX_LINKS
+    for path in (cache / "links", _xdg("XDG_STATE_HOME", ".local/state") / name):
+        # Java resolves links, so that the real path must be plain as well
+        if _PLAIN.fullmatch(f"{path}{os.path.realpath(path)}") and len(os.fsencode(path)) <= _MAX_LINKS:
+            return path
+    return TEMPORARY / f"dlobd-{os.getuid()}-{name}"
 
 
 def _digest(path: str) -> str:

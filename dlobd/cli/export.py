@@ -10,7 +10,7 @@ import typer
 
 from dlobd.cli.options import RUNS, Out, RunRef
 from dlobd.cli.output import Force, Output, checked, opened, write, writing
-from dlobd.cli.series import find_run
+from dlobd.cli.printing import find_run
 from dlobd.errors import BundleError, UsageError
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from dlobd.cli.options import RUNS, Out, RunRef
-from dlobd.cli.printing import print_result
-from dlobd.cli.series import find_run
+from dlobd.cli.printing import find_run, print_result
 
 
 def import_(

@@ -124,7 +124,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             what = f"{error.filename or 'a file'} cannot be written: {error.strerror}."
             return _fail(SetupError(what, "free disk space, or set TMPDIR").line, SetupError.exit_code)
-        return _fail(f"unexpected failure: {_unexpected()} Its traceback is in {_keep_traceback()}", 1)
+        what = f"unexpected failure: {type(error).__name__}: {str(error)[:200]}."
+        return _fail(f"{what} Its traceback is in {_keep_traceback()}", 1)
 
 
 def _usage_error(error: Any) -> int:
@@ -147,11 +148,6 @@ def _interrupt(*_: object) -> NoReturn:
     # handle the signal only once: a second signal must not interrupt the stop of daemons
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
-
-
-def _unexpected() -> str:
-    kind, error, _ = sys.exc_info()
-    return f"{kind.__name__ if kind else ''}: {str(error)[:200]}."
 
 
 def _keep_traceback() -> Path:

@@ -11,8 +11,7 @@ from typer import Argument, Context, Option
 
 from dlobd.cli.options import RUNS, Archive, HadoopConf, Json, Out
 from dlobd.cli.output import Force
-from dlobd.cli.printing import console
-from dlobd.cli.series import find_run
+from dlobd.cli.printing import console, find_run
 from dlobd.errors import Interrupted, RunFailed, RunInvalid, UsageError
 
 if TYPE_CHECKING:

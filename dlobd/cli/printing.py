@@ -1,4 +1,4 @@
-"""Output that several commands share: JSON documents, and the result of a run."""
+"""Selection and output of runs that several commands share: `latest`, JSON documents, results of runs and series."""
 
 from __future__ import annotations
 
@@ -12,14 +12,28 @@ from typing import TYPE_CHECKING
 from dlobd.bundle import files
 from dlobd.cli.options import EXIT_CODES
 from dlobd.cli.output import shown
-from dlobd.errors import BundleError
+from dlobd.errors import BundleError, UsageError
 from dlobd.fields import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from dlobd.bundle.store import Bundle
+    from dlobd.experiment.series import Cell, Series
     from dlobd.record.run import Run
+
+
+def find_run(ref: str, out: Path) -> Bundle:
+    """Return the bundle of a run, see `store.find`; print a note if `latest` skips a run that has not finished.
+    Raises UsageError if `out` is the name of a file."""
+    from dlobd.bundle import store
+
+    if out.suffix and not out.is_dir():
+        raise UsageError(f"--out {out}: there is no such directory of runs.", f"name an output file with -o {out}")
+    bundle = store.find(ref, out)
+    if ref == store.LATEST and (newest := store.bundles(out)[-1]) != bundle:
+        print(f"dlobd: run {newest.run_id} has not finished; latest is {bundle.run_id}", file=sys.stderr)
+    return bundle
 
 
 def print_note(line: str) -> None:
@@ -49,8 +63,12 @@ def print_run(bundle: Bundle, run: Run, views: Sequence[str] = (), full: bool = 
 
     first, *others = VIEWS.names()
     if not views and not full:
-        VIEWS.get(first)(run, console(), _reference(bundle.path))
-        _print_next(bundle.path)
+        reference = _reference(bundle.path)
+        VIEWS.get(first)(run, console(), reference)
+        print(f"\nMore: dlobd show {reference} --full")
+        print(f"HTML: dlobd report {reference}")
+        print(f"Trace: dlobd trace {reference}")
+        print(f"Words: dlobd show {reference} --view words")
         return
     for view in [VIEWS.get(name) for name in views or others]:
         view(run, console())
@@ -93,13 +111,29 @@ def print_result(bundle: Bundle) -> int:
     return EXIT_CODES[run.status]
 
 
+def print_series(series: Series, bundles: dict[Cell, Bundle]) -> int:
+    """Print the tables of a series, the comparison of its points, and the bundles; return the highest exit code."""
+    from dlobd.compare.comparison import compare
+    from dlobd.compare.runset import of_series
+    from dlobd.report import repeats as tables
+    from dlobd.report.comparison import show
+
+    points = of_series(series, bundles).points()
+    found = {label: point.runs for label, point in points.items()}
+    terminal = console(tables.WIDTH if series.scaling else None)
+    (tables.sweep_table if series.scaling else tables.table)(found, terminal)
+    baseline, *others = points.values()
+    if others and not series.scaling:
+        terminal.print()
+        try:
+            show(compare([(baseline, other) for other in others]), terminal)
+        except UsageError as error:
+            terminal.print(f"Not compared: {error.line}", soft_wrap=True)
+    for cell, bundle in bundles.items():
+        print(f"{cell.point}, repeat {cell.repeat}: {bundle.path}")
+    print(f"series: {series.path}")
+    return max(EXIT_CODES[run.status] for runs in found.values() for run in runs)
+
+
 def _reference(path: Path) -> str:
     return shlex.quote(str(shown(path)))
-
-
-def _print_next(path: Path) -> None:
-    bundle = _reference(path)
-    print(f"\nMore: dlobd show {bundle} --full")
-    print(f"HTML: dlobd report {bundle}")
-    print(f"Trace: dlobd trace {bundle}")
-    print(f"Words: dlobd show {bundle} --view words")

@@ -8,8 +8,7 @@ import typer
 
 from dlobd.cli.options import LATEST_HELP, RUNS, Out
 from dlobd.cli.output import STDOUT, Force, Output, checked, write
-from dlobd.cli.printing import warn_if_changed
-from dlobd.cli.series import find_run
+from dlobd.cli.printing import find_run, warn_if_changed
 from dlobd.errors import UsageError
 
 TYPES = (".html", ".htm")

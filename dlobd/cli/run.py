@@ -25,8 +25,7 @@ from dlobd.cli.options import (
     Requirements,
     With,
 )
-from dlobd.cli.printing import print_note, print_result
-from dlobd.cli.series import print_series
+from dlobd.cli.printing import print_note, print_result, print_series
 from dlobd.errors import UsageError
 from dlobd.schema import Runnable
 
@@ -110,7 +109,14 @@ def run(
     if by_hand and cluster is None:
         raise UsageError("--by-hand needs an external cluster.", "add --hadoop-conf DIR, or omit --by-hand")
     if repeats > 1 or len(every) > 1:
-        return _run_series(every, out, repeats, order_seed, dry_run, cluster)
+        points = {experiment.name: experiment for experiment in every}
+        if len(points) < len(every):
+            raise UsageError(
+                "Two of the experiments have the same name.", "set another name = ... in one of their files"
+            )
+        from dlobd.run import series_runner
+
+        return run_series(series_runner.opened(points, order_seed, out, cluster), repeats, dry_run, cluster)
     if by_hand and cluster and not dry_run:
         return _prepare(every[0], cluster, out)
     return run_one(every[0], out, dry_run, cluster)
@@ -149,22 +155,6 @@ def _prepare(chosen: Runnable, cluster: ExternalCluster, out: Path) -> int:
     print(f"then: {shlex.join(collect)}")
     print(f"bundle: {path}")
     return 0
-
-
-def _run_series(
-    every: Sequence[Runnable],
-    out: Path,
-    repeats: int,
-    order_seed: int,
-    dry_run: bool,
-    cluster: ExternalCluster | None,
-) -> int:
-    points = {experiment.name: experiment for experiment in every}
-    if len(points) < len(every):
-        raise UsageError("Two of the experiments have the same name.", "set another name = ... in one of their files")
-    from dlobd.run import series_runner
-
-    return run_series(series_runner.opened(points, order_seed, out, cluster), repeats, dry_run, cluster)
 
 
 def run_series(series: Series, repeats: int, dry_run: bool, cluster: ExternalCluster | None) -> int:

@@ -5,8 +5,7 @@ from typing import Annotated
 import typer
 
 from dlobd.cli.options import RUNS, Json, Out, RunRef
-from dlobd.cli.printing import console, print_bundle, print_json, print_run, warn_if_changed
-from dlobd.cli.series import find_run, print_series
+from dlobd.cli.printing import console, find_run, print_bundle, print_json, print_run, print_series, warn_if_changed
 from dlobd.errors import UsageError
 
 

@@ -7,7 +7,7 @@ import typer
 
 from dlobd.cli.options import RUNS, Out, RunRef
 from dlobd.cli.output import STDOUT, Force, Output, checked, opened, writing
-from dlobd.cli.series import find_run
+from dlobd.cli.printing import find_run
 from dlobd.errors import UsageError
 
 GROWTH = 2.5

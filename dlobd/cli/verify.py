@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from dlobd.cli.options import RUNS, Json, Out, RunRef
-from dlobd.cli.printing import print_json
-from dlobd.cli.series import find_run
+from dlobd.cli.printing import find_run, print_json
 from dlobd.errors import BundleError
 
 

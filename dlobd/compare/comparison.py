@@ -97,11 +97,11 @@ class _Usable:
     left_out: tuple[str, ...]
 
     def samples(self, value: Callable[[Run], float | None]) -> Samples | None:
-        """Return the values of all runs; None if a run lacks a value."""
-        baseline, candidate = ([value(run) for run in runs] for runs in self.runs)
-        if any(seconds is None for seconds in (*baseline, *candidate)):
+        """Return the values of all runs, in nanoseconds; None if a run lacks a value. `value` returns seconds."""
+        sides = [[round(seconds * 1e9) for run in runs if (seconds := value(run)) is not None] for runs in self.runs]
+        if [*map(len, sides)] != [*map(len, self.runs)]:
             return None
-        return Samples(_nanoseconds(baseline), _nanoseconds(candidate), self.paired)
+        return Samples(tuple(sides[0]), tuple(sides[1]), self.paired)
 
 
 def compare(
@@ -146,7 +146,7 @@ def compare(
             Pair(
                 baseline=one.baseline.label,
                 candidate=one.candidate.label,
-                differing=differing(one.baseline.settings, one.candidate.settings),
+                differing=compatibility.differing(one.baseline.settings, one.candidate.settings),
                 paired=one.paired,
                 runs=(_ids(one.runs[0]), _ids(one.runs[1])),
                 left_out=one.left_out,
@@ -162,13 +162,6 @@ def compare(
 def common(every: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """Return the entries with equal values in all mappings."""
     return {name: value for name, value in every[0].items() if all(one.get(name) == value for one in every)}
-
-
-def differing(baseline: Mapping[str, object], candidate: Mapping[str, object]) -> dict[str, tuple[object, object]]:
-    """Return the differing entries with both values."""
-    names = dict.fromkeys((*baseline, *candidate))
-    both = {name: (baseline.get(name), candidate.get(name)) for name in names}
-    return {name: values for name, values in both.items() if values[0] != values[1]}
 
 
 def _usable(baseline: RunSet, candidate: RunSet, allowed: Collection[str]) -> _Usable:
@@ -219,7 +212,3 @@ def _wall(one: _Usable) -> Samples:
     walls = one.samples(wall_s)
     assert walls is not None  # usable runs have a wall time
     return walls
-
-
-def _nanoseconds(seconds: Sequence[float | None]) -> tuple[int, ...]:
-    return tuple(round((value or 0.0) * 1e9) for value in seconds)

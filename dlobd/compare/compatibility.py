@@ -48,6 +48,13 @@ def settings(run: Run) -> dict[str, object]:
     return {name: value for name, value in dataclasses.asdict(run.configuration).items() if name not in LABELS}
 
 
+def differing(baseline: Mapping[str, object], candidate: Mapping[str, object]) -> dict[str, tuple[object, object]]:
+    """Return the differing entries with both values."""
+    names = dict.fromkeys((*baseline, *candidate))
+    both = {name: (baseline.get(name), candidate.get(name)) for name in names}
+    return {name: values for name, values in both.items() if values[0] != values[1]}
+
+
 def differences(runs: Sequence[Run]) -> list[Difference]:
     """Return the differences between the environments of runs, at most one of each kind."""
     found = []

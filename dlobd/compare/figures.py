@@ -18,13 +18,19 @@ def wall_s(run: Run) -> float | None:
     return run.wall_ns / 1e9 if run.wall_ns else None
 
 
-def layer_s(run: Run, layer: str) -> float | None:
-    """Return the wall time of a layer, or unattributed time, in seconds."""
+def layer_ns(run: Run, layer: str) -> int | None:
+    """Return the wall time of a layer, or unattributed time, in nanoseconds."""
     if layer == UNATTRIBUTED:
-        return run.unattributed_ns / 1e9 if run.unattributed_ns is not None else None
+        return run.unattributed_ns
     layers_ns = {row.layer: row.ns for row in run.layers}
     absent = layer not in layers_ns and layer in {row.layer for row in run.not_measured}
-    return None if absent or not layers_ns else layers_ns.get(layer, 0) / 1e9
+    return None if absent or not layers_ns else layers_ns.get(layer, 0)
+
+
+def layer_s(run: Run, layer: str) -> float | None:
+    """Return `layer_ns` in seconds."""
+    ns = layer_ns(run, layer)
+    return None if ns is None else ns / 1e9
 
 
 def layer_or_zero_s(run: Run, layer: str) -> float | None:

@@ -68,10 +68,7 @@ def spread(values: Iterable[float | None]) -> Spread:
     known = _measured(values)
     if not known:
         return Spread(0, None, None, None, None, None)
-    if len(known) == 1:
-        only = known[0]
-        return Spread(1, only, only, only, only, only)
-    q1, middle, q3 = statistics.quantiles(known, n=4, method="inclusive")
+    q1, middle, q3 = statistics.quantiles(known, n=4, method="inclusive") if len(known) > 1 else known * 3
     return Spread(len(known), middle, known[0], known[-1], q1, q3)
 
 

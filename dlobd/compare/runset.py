@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from dlobd.bundle import store
-from dlobd.compare.compatibility import settings, why_unusable
+from dlobd.compare.compatibility import differing, settings, why_unusable
 from dlobd.errors import UsageError
 from dlobd.experiment import series as scheduling
 from dlobd.record.run import Run
@@ -155,12 +155,11 @@ def pairs(first: str, second: str | None, out: Path) -> list[tuple[RunSet, RunSe
 
 def _of_directory(path: Path, inside: Sequence[store.Bundle]) -> RunSet:
     runs = sorted((bundle.read() for bundle in inside), key=lambda run: (run.started_at, run.run_id))
-    other = next((run for run in runs if settings(run) != settings(runs[0])), None)
-    if other is not None:
-        first, second = settings(runs[0]), settings(other)
-        differing = ", ".join(name for name in {**first, **second} if first.get(name) != second.get(name))
-        raise UsageError(
-            f"{path} has runs of several experiments: {runs[0].run_id} and {other.run_id} differ in {differing}.",
-            "name a directory with runs of one experiment",
-        )
+    for other in runs[1:]:
+        if names := differing(settings(runs[0]), settings(other)):
+            raise UsageError(
+                f"{path} has runs of several experiments: {runs[0].run_id} and {other.run_id} differ in "
+                f"{', '.join(names)}.",
+                "name a directory with runs of one experiment",
+            )
     return without_series(str(path), runs)

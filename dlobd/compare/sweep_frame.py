@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from dlobd.compare.figures import PARTS, throughput
+from dlobd.compare.figures import PARTS, layer_ns, throughput
 from dlobd.compare.runset import of_series
 from dlobd.errors import BundleError
 from dlobd.experiment import series as scheduling
 from dlobd.experiment.series import Series
-from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.paths import replace_file
-from dlobd.record.run import Run
 
 COLUMNS = {
     "point": "str",
@@ -56,7 +54,11 @@ def frame(series: Series) -> pd.DataFrame:
             "status": member.run.status,
             "reason": member.run.reason or "",
             "busy_percent": member.busy_percent,
-            **_figures(member.run),
+            "wall_ns": member.run.wall_ns,
+            **{f"{part}_ns": layer_ns(member.run, part) for part in PARTS},
+            "throughput": throughput(member.run),
+            "samples_per_second": member.run.metrics.samples_per_second,
+            "test_accuracy": member.run.metrics.test_accuracy,
             "bundle": str(bundles[member.run.run_id]),
         }
         for member in members
@@ -75,17 +77,3 @@ def write_csv(series: Series) -> Path:
     except OSError as error:
         raise BundleError(f"{path} cannot be written: {error.strerror}.", "choose another --out") from error
     return path
-
-
-def _figures(run: Run) -> dict[str, object]:
-    layers = {layer.layer: layer.ns for layer in run.layers}
-    absent = {row.layer for row in run.not_measured} - set(layers)
-    given = {part: layers.get(part, 0) for part in LAYERS if part not in absent} if layers else {}
-    return {
-        "wall_ns": run.wall_ns,
-        **{f"{part}_ns": given.get(part) for part in LAYERS},
-        f"{UNATTRIBUTED}_ns": run.unattributed_ns,
-        "throughput": throughput(run),
-        "samples_per_second": run.metrics.samples_per_second,
-        "test_accuracy": run.metrics.test_accuracy,
-    }

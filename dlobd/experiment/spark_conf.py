@@ -84,17 +84,12 @@ class Options:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The options of spark-submit for a user's own script."""
+        """The options of spark-submit."""
         queue = self.queue or self.default_queue
         return (*(word for pair in self.conf for word in ("--conf", pair)), *(("--queue", queue) if queue else ()))
 
 
 NO_OPTIONS = Options()
-
-
-def options_of(experiment: Experiment) -> tuple[str, ...]:
-    """Return the options of spark-submit for the settings and the queue of an experiment."""
-    return Options(tuple(shlex.split(experiment.spark_conf)), experiment.queue).words
 
 
 def refusal(key: str) -> tuple[str, str]:

@@ -44,7 +44,6 @@ class Options:
 class Sweep:
     """Content of a sweep file. `points` are experiments by label; `impossible` are error messages by label."""
 
-    name: str
     axes: tuple[str, ...]
     scaling: str
     points: Mapping[str, Experiment]
@@ -106,7 +105,7 @@ def load(
     for line in notes:
         note(line)
     in_order = {label: impossible[label] for label in wanted if label in impossible}
-    return Sweep(str(base["name"]), varying, options.scaling, points, in_order, excluded, options.skip_impossible)
+    return Sweep(varying, options.scaling, points, in_order, excluded, options.skip_impossible)
 
 
 def _values(base: Choice, choice: Choice, scaling: str, whole: Source) -> dict[str, Value]:

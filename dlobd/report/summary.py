@@ -1,6 +1,5 @@
 """Figures of a run for all reports, computed once. Times are in nanoseconds, shares are fractions of 1."""
 
-from collections import Counter
 from dataclasses import asdict, dataclass
 
 from dlobd.axes import DATASETS
@@ -9,16 +8,13 @@ from dlobd.layers import UNATTRIBUTED, title
 from dlobd.measures.statistics import fewest
 from dlobd.record.run import Check, RankSteps, Run
 from dlobd.report import text
-from dlobd.schema import Clip, Experiment, LayerTime
+from dlobd.schema import Experiment, LayerTime
 
 UNEXPLAINED_LIMIT = 0.05
 """Unexplained fraction of the wall time above which the report warns."""
 
 SAMPLES_FOR_P99 = fewest(0.99)
 """Fewest samples whose maximum bounds the 99th percentile from above with 95 % confidence."""
-
-LARGEST = 10
-"""Number of longest span names in a summary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,39 +39,6 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Length:
-    """Time of a layer under one span name or cause. `length`: source of the cause's period."""
-
-    layer: str
-    title: str
-    name: str
-    ns: int
-    length: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Hidden:
-    """Bounds of a layer's time inside another layer, summed over intervals with equal sources."""
-
-    layer: str
-    inside: str
-    lo_ns: int
-    hi_ns: int
-    lo_source: str
-    hi_source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Correction:
-    """Clips of one kind: number, total, and the largest clip."""
-
-    kind: str
-    count: int
-    ns: int
-    largest: Clip
-
-
-@dataclass(frozen=True, slots=True)
 class Summary:
     """Figures of one run. Without a window, `parts` is empty and `wall_ns` is None.
 
@@ -95,10 +58,6 @@ class Summary:
     seen_ns: tuple[int, int, int]
     unknown_ns: int
     missing_ns: int
-    causes: tuple[Length, ...]
-    largest: tuple[Length, ...]
-    hidden: tuple[Hidden, ...]
-    corrections: tuple[Correction, ...]
     failed: tuple[Check, ...]
     undecided: tuple[Check, ...]
     not_sound: tuple[str, ...]
@@ -120,7 +79,6 @@ def summary(run: Run) -> Summary:
     hidden_in = {name for interval in run.intervals for name in (interval.layer, interval.inside)}
     rest_ns = run.unattributed_ns or 0
     missing_ns = 0 if wall_ns is None else wall_ns - rest_ns - sum(layer.ns for layer in run.layers)
-    lengths = [Length(row.layer, title(row.layer), name, ns) for row in run.layers for name, ns in row.names]
     return Summary(
         wall_ns=wall_ns,
         window=run.window.name if run.window else "window unknown",
@@ -135,14 +93,6 @@ def summary(run: Run) -> Summary:
         ),
         unknown_ns=run.unexplained_ns,
         missing_ns=missing_ns,
-        causes=tuple(
-            Length(row.layer, title(row.layer), name, ns, length)
-            for row in run.layers
-            for name, ns, length in row.causes
-        ),
-        largest=tuple(sorted(lengths, key=lambda one: (-one.ns, one.layer, one.name))[:LARGEST]),
-        hidden=_hidden(run),
-        corrections=_corrections(run),
         failed=tuple(check for check in run.checks if check.verdict == "fail"),
         undecided=tuple(check for check in run.checks if check.verdict == "unknown"),
         not_sound=_not_sound(run, missing_ns),
@@ -206,32 +156,6 @@ def _part(run: Run, row: LayerTime, hidden: bool) -> Part:
     small = not hidden and 0 < row.ns < row.hi_ns - row.ns
     times = row.ns, row.ns / run.wall_ns if run.wall_ns else 0.0, row.lo_ns, row.hi_ns, row.unexplained_ns
     return Part(row.layer, title(row.layer), *times, small, row.measured_ns, row.between_marks_ns, row.named_wait_ns)
-
-
-def _hidden(run: Run) -> tuple[Hidden, ...]:
-    """Sum the bounds by layer, enclosing layer and sources; intervals do not overlap."""
-    low: Counter[tuple[str, str, str, str]] = Counter()
-    high: Counter[tuple[str, str, str, str]] = Counter()
-    for interval in run.intervals:
-        key = interval.layer, interval.inside, interval.lo_source, interval.hi_source
-        low[key] += interval.lo_ns
-        high[key] += interval.hi_ns
-    return tuple(Hidden(key[0], key[1], low[key], high[key], key[2], key[3]) for key in low)
-
-
-def _corrections(run: Run) -> tuple[Correction, ...]:
-    kinds: dict[str, list[Clip]] = {}
-    for clip in run.clips:
-        kinds.setdefault(clip.kind, []).append(clip)
-    return tuple(
-        Correction(
-            kind,
-            sum(clip.count for clip in clips),
-            sum(clip.ns for clip in clips),
-            max(clips, key=lambda clip: (clip.count == 1, clip.ns)),
-        )
-        for kind, clips in kinds.items()
-    )
 
 
 def _not_sound(run: Run, missing_ns: int) -> tuple[str, ...]:

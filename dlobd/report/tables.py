@@ -16,7 +16,7 @@ from dlobd.record.resources import ProcessUse, ThreadUse
 from dlobd.record.run import HdfsUse, Run
 from dlobd.report import text
 from dlobd.report.summary import SAMPLES_FOR_P99, Summary, metrics
-from dlobd.schema import Event
+from dlobd.schema import Clip, Event, Interval
 from dlobd.spans import INSTANTS
 
 Unit = Literal["text", "s", "ms", "mb", "share", "number"]
@@ -25,6 +25,9 @@ Row = Sequence[Cell]
 
 MOST_ROWS = 40
 """Maximum rows of the tables of stages and imports; run.json has all entries."""
+
+LARGEST = 10
+"""Number of span names in the table of the largest parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,22 +142,30 @@ def core_waits(run: Run) -> Table:
 PART = "layer | seconds:s | % of wall time:share | name"
 
 
-def largest(found: Summary) -> Table:
+def largest(run: Run, found: Summary) -> Table:
     """Build the table of the span names with the most time."""
-    rows = [(part.title, part.ns, found.share(part.ns), part.name) for part in found.largest]
+    parts = sorted((-ns, row.layer, name) for row in run.layers for name, ns in row.names)[:LARGEST]
+    rows = [(title(layer), -ns, found.share(-ns), name) for ns, layer, name in parts]
     return Table("Largest parts", PART, rows)
 
 
-def causes(found: Summary) -> Table:
+def causes(run: Run, found: Summary) -> Table:
     """Build the table of named causes of waits."""
-    rows = [(part.title, part.ns, found.share(part.ns), part.name, part.length) for part in found.causes]
+    rows = [
+        (title(row.layer), ns, found.share(ns), name, length) for row in run.layers for name, ns, length in row.causes
+    ]
     return Table("Named causes, contained in the layers", f"{PART} | length", rows)
 
 
-def hidden(found: Summary) -> Table:
-    """Build the table of layers inside other layers, with bounds."""
-    bounds = _values(found.hidden, "lo_ns hi_ns lo_source hi_source")
-    rows = [(title(part.layer), title(part.inside), *more) for part, more in zip(found.hidden, bounds, strict=True)]
+def hidden(run: Run) -> Table:
+    """Build the table of layers inside other layers; bounds from equal sources are summed, as no intervals overlap."""
+    groups: dict[tuple[str, str, str, str], list[Interval]] = defaultdict(list)
+    for one in run.intervals:
+        groups[one.layer, one.inside, one.lo_source, one.hi_source].append(one)
+    rows = [
+        (title(layer), title(inside), *_sums(alike, "lo_ns hi_ns"), *sources)
+        for (layer, inside, *sources), alike in groups.items()
+    ]
     heads = "layer | inside | lowest, s:s | highest, s:s | source of the lowest | source of the highest"
     return Table("Hidden inside another layer, known only between bounds", heads, rows)
 
@@ -165,9 +176,15 @@ def not_measured(run: Run) -> Table:
     return Table("Not measured", "layer | inside | reason", rows)
 
 
-def corrections(found: Summary) -> Table:
+def corrections(run: Run) -> Table:
     """Build the table of corrections of the evidence, by kind."""
-    rows = _values(found.corrections, "kind ns count largest.span largest.ns")
+    kinds: dict[str, list[Clip]] = defaultdict(list)
+    for clip in run.clips:
+        kinds[clip.kind].append(clip)
+    rows: list[Row] = []
+    for kind, clips in kinds.items():
+        most = max(clips, key=lambda clip: (clip.count == 1, clip.ns))
+        rows.append((kind, *_sums(clips, "ns count"), most.span, most.ns))
     return Table("Corrections of the evidence", "kind | seconds:s | count:number | largest, span | largest, s:s", rows)
 
 

@@ -46,16 +46,19 @@ class KeptFiles:
 
 def kept(out: Path) -> list[KeptFiles]:
     """Return the entries of the cache and the run bundles below `out` that exist."""
-    entries = [KeptFiles(name, title, (cache_dir() / name,), 0) for name, title in _CACHE.items()]
-    entries.append(
-        KeptFiles("links", "links to directories whose names Spark and Hadoop cannot use", (links_dir(),), 0)
-    )
     runs = tuple(bundle.path for bundle in store.bundles(out))
     series = (path for name in ("series", "sweep") for path in out.glob(f"{name}-{'?' * 12}.*"))
-    entries.append(KeptFiles(RUNS, f"{len(runs)} run bundles in {out}, and files of series", (*runs, *series), 0))
-    entries.append(KeptFiles(SELFTEST, "bundles of self-tests and their injected delays", (out / SELFTEST,), 0))
-    sized = [KeptFiles(e.name, e.title, e.paths, sum(map(_size_bytes, e.paths))) for e in entries]
-    return [entry for entry in sized if any(path.exists() for path in entry.paths)]
+    entries: list[tuple[str, str, tuple[Path, ...]]] = [
+        *((name, title, (cache_dir() / name,)) for name, title in _CACHE.items()),
+        ("links", "links to directories whose names Spark and Hadoop cannot use", (links_dir(),)),
+        (RUNS, f"{len(runs)} run bundles in {out}, and files of series", (*runs, *series)),
+        (SELFTEST, "bundles of self-tests and their injected delays", (out / SELFTEST,)),
+    ]
+    return [
+        KeptFiles(name, title, paths, sum(map(_size_bytes, paths)))
+        for name, title, paths in entries
+        if any(path.exists() for path in paths)
+    ]
 
 
 @contextmanager

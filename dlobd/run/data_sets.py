@@ -17,7 +17,7 @@ from dlobd.job.datasets import cifar10, user
 from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import locked
 from dlobd.registry import unknown
-from dlobd.run.download import TIMEOUT_S, PublishedFile, download
+from dlobd.run.download import PublishedFile, download
 from dlobd.user_file import MemberRef
 
 
@@ -93,13 +93,7 @@ def published(name: str) -> Published:
     return PUBLISHED[name]
 
 
-def fetch(
-    dataset: Published,
-    source: str | None,
-    top: Path,
-    progress: Callable[[str], None],
-    timeout_s: tuple[float, float] = TIMEOUT_S,
-) -> Path:
+def fetch(dataset: Published, source: str | None, top: Path, progress: Callable[[str], None]) -> Path:
     """Put all files of a data set into its folder below `top` and verify them; return the folder.
 
     Args:
@@ -122,7 +116,7 @@ def fetch(
             _from_disk(dataset, local_source, folder, progress)
         elif source is None or source.startswith(("http://", "https://")):
             url = dataset.url if source is None else source + dataset.archive.name * source.endswith("/")
-            _from_site(dataset, url, folder, progress, timeout_s)
+            _from_site(dataset, url, folder, progress)
         else:
             raise UsageError(
                 f"--from {source} is neither a file or directory nor an http URL.",
@@ -149,14 +143,12 @@ def _from_disk(dataset: Published, source: Path, folder: Path, progress: Callabl
     _unpack(archive, dataset, folder, remedy)
 
 
-def _from_site(
-    dataset: Published, url: str, folder: Path, progress: Callable[[str], None], timeout_s: tuple[float, float]
-) -> None:
+def _from_site(dataset: Published, url: str, folder: Path, progress: Callable[[str], None]) -> None:
     archive = folder / dataset.archive.name
     remedy = "check network and proxy, or fetch the archive elsewhere and use --from with its directory"
     if not archive.exists():
         _check_space(folder, dataset.bytes + dataset.archive.bytes)
-        download(url, dataset.archive, archive, remedy, progress, timeout_s)
+        download(url, dataset.archive, archive, remedy, progress)
     progress(f"unpacking {archive.name}")
     if difference := dataset.archive.mismatch(archive):  # left by an earlier command
         archive.unlink()

@@ -46,23 +46,16 @@ class PublishedFile:
         return f"{difference}, expected md5 {self.md5}"
 
 
-def download(
-    url: str,
-    file: PublishedFile,
-    path: Path,
-    remedy: str,
-    progress: Callable[[str], None],
-    timeout_s: tuple[float, float] = TIMEOUT_S,
-) -> None:
+def download(url: str, file: PublishedFile, path: Path, remedy: str, progress: Callable[[str], None]) -> None:
     """Download `file` to `path`. Raises SetupError, which ends with `remedy`, if the download fails."""
     part = path.with_name(f"{path.name}.part")
     for attempt in range(1, ATTEMPTS + 1):
         had = size_of(part)
         try:
-            _append(url, file, part, remedy, progress, timeout_s)
+            _append(url, file, part, remedy, progress)
             why = f"closed the connection after {size_of(part)} of {file.bytes} bytes"
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-            why = reason(error, *timeout_s)
+            why = reason(error, *TIMEOUT_S)
         except OSError as error:
             raise SetupError(f"{part} cannot be written: {error.strerror}.", "free some space there") from error
         now = size_of(part)
@@ -79,21 +72,14 @@ def download(
     os.replace(part, path)
 
 
-def _append(
-    url: str,
-    file: PublishedFile,
-    part: Path,
-    remedy: str,
-    progress: Callable[[str], None],
-    timeout_s: tuple[float, float],
-) -> None:
+def _append(url: str, file: PublishedFile, part: Path, remedy: str, progress: Callable[[str], None]) -> None:
     had = size_of(part)
     if had == file.bytes:
         return
     headers = {"Accept-Encoding": "identity"}
     if 0 < had < file.bytes:
         headers["Range"] = f"bytes={had}-"
-    with requests.get(url, headers=headers, stream=True, timeout=timeout_s) as response:
+    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_S) as response:
         if response.status_code not in (requests.codes.ok, requests.codes.partial_content):
             raise SetupError(f"{url} answered {response.status_code} {response.reason}.", remedy)
         start, total = _range(response)

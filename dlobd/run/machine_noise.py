@@ -15,6 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
 
+import psutil
+
 from dlobd.bundle.store import RUN_ID, Bundle
 from dlobd.record.run import Noise
 from dlobd.run.provenance import MACHINE
@@ -49,11 +51,11 @@ SHORT = Effort(timer_reads=2_000, sleeps=300, loops=8, pings=400, settle=2)
 
 def measure(effort: Effort = FULL) -> Noise:
     """Run all measurements in sequence. Raises OSError if loopback or /proc is missing."""
-    before = _cpu_times()
+    before = psutil.cpu_times()
     loops = _loops(effort)
     sleeps = _sleeps(effort)
     pings = _pings(effort)
-    after = _cpu_times()
+    after = psutil.cpu_times()
     return Noise(
         timer_ns=_timer_ns(effort),
         sleep_over_p50_ns=round(median(sleeps)),
@@ -133,15 +135,10 @@ def _echo(peer: socket.socket) -> None:
             peer.sendall(data)
 
 
-def _cpu_times() -> list[int]:
-    return [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
-
-
-def _steal_share(before: Sequence[int], after: Sequence[int]) -> float | None:
-    """Return steal time, column 8, as a fraction of all CPU time between two readings of /proc/stat."""
-    spent = [b - a for a, b in zip(before, after, strict=False)]
-    total = sum(spent[:8])  # guest time is part of user time
-    return spent[7] / total if len(spent) > 7 and total > 0 else None
+def _steal_share(before: Sequence[float], after: Sequence[float]) -> float | None:
+    """Return steal time, column 8, as a fraction of all CPU time between two readings of the CPU times."""
+    spent = [b - a for a, b in zip(before[:8], after[:8], strict=True)]  # guest time is part of user time
+    return spent[7] / sum(spent) if sum(spent) > 0 else None
 
 
 def earlier_walls_ns(bundle: Bundle, record: Mapping[str, object]) -> list[int]:

@@ -228,11 +228,9 @@ def _read(application_id: str, place: ExternalHadoop, run_dir: str) -> tuple[Exp
 def _record(bundle: Bundle, experiment: Experiment) -> Run:
     """Return the record that `prepare` wrote, or a new one if another machine prepared the run."""
     try:
-        if (bundle.path / "run.json").exists():
-            return bundle.read()
+        return bundle.read()
     except BundleError:
-        pass
-    return run_records.begin(bundle, experiment)
+        return run_records.begin(bundle, experiment)
 
 
 def _model(bundle: Bundle, experiment: Experiment, place: ExternalHadoop, run_dir: str) -> list[str]:

@@ -38,10 +38,6 @@ class Submission:
     domain: str
     owner: ProcessId
 
-    def orphaned(self) -> bool:
-        """Return True if the run's dlobd process has ended; False if it may run on another machine."""
-        return self.owner.ended(self.domain, clock.domain())
-
 
 @contextmanager
 def watched(run_id: str, rm_url: str | None) -> Iterator[None]:
@@ -66,7 +62,7 @@ def end_orphans(rm_url: str, nm_urls: Sequence[str], report: Report) -> None:
     """End the orphaned applications of this ResourceManager and report each application."""
     for path in sorted(_directory().glob("*.json")):
         note = _read(path)
-        if note is None or note.rm_url != rm_url or not note.orphaned():
+        if note is None or note.rm_url != rm_url or not note.owner.ended(note.domain, clock.domain()):
             continue
         records = applications(rm_url, tag_of(note.run_id))
         if records is None:
@@ -96,9 +92,6 @@ def _read(path: Path) -> Submission | None:
     """Return a note; None if it is damaged, of another version, or removed by another command."""
     try:
         raw = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    try:
         return Submission(raw["run_id"], raw["rm_url"], raw["domain"], ProcessId(**raw["owner"]))
-    except (KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None

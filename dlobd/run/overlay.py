@@ -68,14 +68,9 @@ def requirements(job: Runnable) -> list[str]:
     return [*job.packages, *(("-r", job.requirements) if job.requirements else ())]
 
 
-def check(job: Runnable) -> None:
-    """Check the Python of a job and, unless its overlay exists, that its packages can be installed. Installs nothing.
-    Raises the errors of `prepared`."""
-    prepared(job, lambda line: None, install=False)
-
-
 def prepared(job: Runnable, report: Report, install: bool = True) -> JobPython:
-    """Check the Python of a job, and build its overlay unless it exists or `install` is False.
+    """Check the Python of a job, and build its overlay unless it exists. If `install` is False, only check that its
+    packages can be installed.
 
     Raises:
         UsageError: the interpreter cannot record, or the packages contradict each other or installed packages.

@@ -79,7 +79,7 @@ def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
     kind = kind_of(experiment, lent)
     source, target = kind.planned(experiment, lent)
     packages = overlay.requirements(experiment)
-    overlay.check(experiment)
+    overlay.prepared(experiment, lambda line: None, install=False)
     modules, archive = (Path("<packages>"), "" if kind.here else "<packages>") if packages else (None, "")
     command = command_of(experiment, target, Path("<bundle>"), modules, archive)
     if isinstance(experiment, OwnJob):

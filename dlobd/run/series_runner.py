@@ -16,7 +16,7 @@ from dlobd.record.run import Run
 from dlobd.run import runner
 from dlobd.run.observer import Report, RunObserver, prefixed
 from dlobd.run.place import embedded, external
-from dlobd.run.place.base import Lent, needs_cluster
+from dlobd.run.place.base import Lent
 from dlobd.run.place.external import ExternalCluster, ExternalHadoop
 from dlobd.run.preflight.cluster import check_capacity
 from dlobd.run.run_record import SetupTimes
@@ -101,7 +101,7 @@ def run(
             cluster = hadoop = ExternalHadoop.open(external_cluster, prefixed(report, "prepare"))
             _check(points, alone, keep, lambda point: check_capacity(point, hadoop.web))
             hadoop.supply(SetupTimes())
-        elif any(needs_cluster(point) for point in points.values()):
+        elif any(point.scheduler != "none" for point in points.values()):
             cluster = stack.enter_context(embedded.cluster(SetupTimes(), report))
         for done, cell in enumerate(left, 1):
             # only the daemons should run at this point: other processes disturb the run

@@ -40,12 +40,12 @@ def command_of(
         conf = own_job.daemon_conf(experiment)
         entry, own = own_job.ENTRY, Path(experiment.script).resolve()  # spark-submit resolves links in this path too
         arguments = (experiment.launcher, str(bundle / files.DRIVER_SPANS), str(own), *experiment.arguments)
-        beside = (own,)
+        beside, options = (own,), experiment.options
     else:
         conf = LAUNCHERS.get(experiment.launcher)().spark_conf()
         job = bundle / "evidence" / "job.json"
         entry, arguments, beside = "train.py", (str(job),), (job,)
-    options = experiment.options if isinstance(experiment, OwnJob) else spark_conf.options_of(experiment)
+        options = spark_conf.Options(tuple(shlex.split(experiment.spark_conf)), experiment.queue).words
     logging = _logging(options, experiment.deploy_mode, bundle)
     in_container = [jvm for jvm in logging if jvm != "driver" or experiment.deploy_mode == "cluster"]
     recording = _recording(experiment)

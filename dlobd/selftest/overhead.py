@@ -20,7 +20,6 @@ from dlobd.measures.recording_cost import BUDGET
 from dlobd.report.text import percentage
 from dlobd.run import runner
 from dlobd.run.place import embedded
-from dlobd.run.place.base import needs_cluster
 from dlobd.run.run_record import SetupTimes
 from dlobd.run.series_runner import settled_busy_percent
 from dlobd.schema import Experiment
@@ -70,7 +69,7 @@ def measure(
     measured: list[Measurement] = []
     with ExitStack() as stack:
         cluster = None
-        if needs_cluster(experiment):
+        if experiment.scheduler != "none":
             cluster = stack.enter_context(embedded.cluster(SetupTimes(), progress))
         for cell in shuffled(WAYS, repeats, seed):
             repeat, way = cell.repeat, cell.point

@@ -21,11 +21,14 @@ import pytest
 from dlobd import cli
 from dlobd.errors import SetupError, UsageError
 from dlobd.job.datasets import cifar10
-from dlobd.run import data_sets
+from dlobd.run import data_sets, download
 from dlobd.run.data_sets import Published
 from dlobd.run.download import PublishedFile
 
-SHORT = (2.0, 0.3)
+
+@pytest.fixture(autouse=True)
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "TIMEOUT_S", (2.0, 0.3))
 
 
 def md5(data: bytes) -> str:
@@ -129,7 +132,7 @@ def told() -> list[str]:
 
 
 def fetched(site: Site, top: Path, told: list[str], archive: bytes = ARCHIVE) -> Path:
-    return data_sets.fetch(published(site.url, archive), None, top, told.append, SHORT)
+    return data_sets.fetch(published(site.url, archive), None, top, told.append)
 
 
 def refused(site: Site, top: Path, archive: bytes = ARCHIVE) -> SetupError:
@@ -258,7 +261,7 @@ def test_a_server_that_stalls(site: Site, tmp_path: Path, sent: int) -> None:
 def test_nobody_listens(tmp_path: Path) -> None:
     """One line with the address, and how to go on without a network."""
     with pytest.raises(SetupError, match=r"http://127\.0\.0\.1:9/made-up\.tar\.gz refused the connection") as caught:
-        data_sets.fetch(published(), None, tmp_path, lambda line: None, SHORT)
+        data_sets.fetch(published(), None, tmp_path, lambda line: None)
     assert "--from" in caught.value.remedy
 
 
@@ -266,10 +269,11 @@ def test_a_host_that_does_not_exist(tmp_path: Path) -> None:
     """`.invalid` never has an address (RFC 2606)."""
     what = published("http://nowhere.invalid/made-up.tar.gz")
     with pytest.raises(SetupError, match="has an unknown host name, or there is no network"):
-        data_sets.fetch(what, None, tmp_path, lambda line: None, SHORT)
+        data_sets.fetch(what, None, tmp_path, lambda line: None)
 
 
-def test_a_server_that_accepts_nothing(tmp_path: Path) -> None:
+def test_a_server_that_accepts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "TIMEOUT_S", (0.3, 0.3))
     with socket.socket() as full, socket.socket() as first, socket.socket() as second:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -278,7 +282,7 @@ def test_a_server_that_accepts_nothing(tmp_path: Path) -> None:
             client.connect_ex(full.getsockname())
         what = published(f"http://127.0.0.1:{full.getsockname()[1]}/made-up.tar.gz")
         with pytest.raises(SetupError, match=r"accepted no connection within 0\.3 s"):
-            data_sets.fetch(what, None, tmp_path, lambda line: None, (0.3, 0.3))
+            data_sets.fetch(what, None, tmp_path, lambda line: None)
 
 
 INSIDE = [(f"inside/{name}", data) for name, data in CONTENT.items()]
@@ -354,7 +358,7 @@ def test_a_source_that_is_none(tmp_path: Path) -> None:
 
 def test_a_url_of_a_directory(site: Site, tmp_path: Path, told: list[str]) -> None:
     source = site.url.removesuffix("made-up.tar.gz")
-    assert is_whole(data_sets.fetch(published(), source, tmp_path, told.append, SHORT))
+    assert is_whole(data_sets.fetch(published(), source, tmp_path, told.append))
 
 
 def test_a_full_disk(site: Site, tmp_path: Path) -> None:

@@ -86,7 +86,8 @@ def events(trace: Trace, sampled: SampledHost | None = None, selection: Selectio
         process = process_of[number]
         if process not in pids:
             pids[process] = len(pids) + 2
-            yield from (_name(pids[process], None, _title(process)), _order(pids[process], None, position + 1))
+            words = f"{process.host} {process.role} {process.index} (pid {process.pid})"
+            yield from (_name(pids[process], None, words), _order(pids[process], None, position + 1))
         pid, tid = tracks[number] = pids[process], position + 1
         yield from (_name(pid, tid, name), _order(pid, tid, position))
         for some in blocks(first[number] + np.flatnonzero(kept[first[number] : first[number + 1]])):
@@ -229,10 +230,6 @@ def _counters(sampled: SampledHost, trace: Trace) -> Iterator[dict[str, object]]
 
 def _counter(name: str, at_us: float, values: dict[str, float]) -> dict[str, object]:
     return {"ph": "C", "name": name, "ts": at_us, "pid": _WALL_PID, "args": values}
-
-
-def _title(process: Process) -> str:
-    return f"{process.host} {process.role} {process.index} (pid {process.pid})"
 
 
 def _name(pid: int, tid: int | None, name: str) -> dict[str, object]:

@@ -128,9 +128,9 @@ def _tables(run: Run, found: Summary) -> dict[str, object]:
     """Build the tables by section of the page; no table is in two sections."""
     return {
         "layers": tables.layers(found),
-        "quality": (tables.evidence(found), tables.hidden(found)),
+        "quality": (tables.evidence(found), tables.hidden(run)),
         "where": (
-            *(tables.largest(found), tables.causes(found), tables.hdfs(run), tables.lost_work(run)),
+            *(tables.largest(run, found), tables.causes(run, found), tables.hdfs(run), tables.lost_work(run)),
             *(tables.stages(run), tables.python_work(run), tables.imports(run), tables.setup(run)),
         ),
         "ranks": tables.ranks(run),
@@ -142,12 +142,12 @@ def _tables(run: Run, found: Summary) -> dict[str, object]:
             *(tables.process_use(run), tables.thread_use(run)),
         ),
         "environment": tables.environment(run),
-        "checks": (tables.checks(run), tables.not_measured(run), tables.corrections(found)),
+        "checks": (tables.checks(run), tables.not_measured(run), tables.corrections(run)),
     }
 
 
 def _charts(source: Source) -> dict[str, object]:
-    run, traced = source.run, source.trace and source.attribution
+    run = source.run
     return {
         "id": run.run_id,
         "wall_ns": run.wall_ns,
@@ -156,7 +156,7 @@ def _charts(source: Source) -> dict[str, object]:
         "icicle": icicle(run, source.attribution),
         "timeline": timeline(source.trace, source.attribution) if source.trace and source.attribution else None,
         "ranks": _ranked(run),
-        "steps": steps(source) if traced else None,
+        "steps": steps(source.trace, run) if source.trace else None,
         "epochs": [[row.epoch, row.loss, row.test_accuracy] for row in run.epochs],
         "usage": _points(source),
         "cores": run.resources.hosts[0].cores if run.resources else None,

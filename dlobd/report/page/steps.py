@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from dlobd import spans as kinds
-from dlobd.attribution.trace import Spans
+from dlobd.attribution.trace import Spans, Trace
 from dlobd.columns import NONE, Covered, Flags, Ints
 from dlobd.layers import CHANNEL
-from dlobd.report.page.source import Source
+from dlobd.record.run import Run
 
 MOST_BINS, MOST_RANKS = 240, 8
 """Maximum bins per rank, and drawn ranks."""
@@ -22,13 +22,11 @@ INPUT = (kinds.NEXT_BATCH, kinds.INPUT_WAIT, kinds.GET, kinds.AWAIT_BLOCK, kinds
 PARTS = ("input wait", "compute", "channel", "other")
 
 
-def steps(source: Source) -> dict[str, object]:
+def steps(trace: Trace, run: Run) -> dict[str, object]:
     """Build the bins [from step, until step, start, end, minimum, median, maximum, parts...] of the first ranks. Times
     count from the window's start. `channel_inside`: True if compute contains the exchange, without a measured
     boundary. `left_out`: number of other ranks."""
-    if source.trace is None:
-        return {"ranks": [], "parts": PARTS, "channel_inside": False, "left_out": 0}
-    spans = source.trace.spans
+    spans = trace.spans
     # only the rank's own lanes: reader lanes run in parallel and are not waits
     own = np.isin(spans.lane, [spans.lanes.index(lane) for lane in stepping_lanes(spans)])
     nodes = [(origin.process.role, origin.process.index) for origin in spans.origins]
@@ -39,10 +37,10 @@ def steps(source: Source) -> dict[str, object]:
         here = own & np.array([node == (role, index) for node in nodes], np.bool_)[spans.origin]
         rows = np.flatnonzero(here & taken)
         rows = rows[np.argsort(spans.start_ns[rows], kind="stable")]
-        start_ns, end_ns = (column[rows] - source.trace.start_ns for column in (spans.start_ns, spans.end_ns))
+        start_ns, end_ns = (column[rows] - trace.start_ns for column in (spans.start_ns, spans.end_ns))
         bins = list(_bins(start_ns, end_ns, _parts(spans, rows, here)))
         ranks.append({"rank": f"{role} {index}", "steps": len(rows), "bins": bins})
-    inside = any(row.layer == "channel" and row.inside == "tensorflow" for row in source.run.not_measured)
+    inside = any(row.layer == "channel" and row.inside == "tensorflow" for row in run.not_measured)
     return {"ranks": ranks, "parts": PARTS, "channel_inside": inside, "left_out": len(stepping) - len(ranks)}
 
 

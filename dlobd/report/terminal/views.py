@@ -40,9 +40,9 @@ def breakdown(run: Run, console: Console) -> None:
         text.line(console, "\nThread state: unknown, because no process was sampled.")
     for table in (
         tables.core_waits(run),
-        tables.causes(found),
-        tables.largest(found),
-        tables.hidden(found),
+        tables.causes(run, found),
+        tables.largest(run, found),
+        tables.hidden(run),
         tables.not_measured(run),
         tables.hdfs(run),
         tables.lost_work(run),
@@ -53,7 +53,7 @@ def breakdown(run: Run, console: Console) -> None:
         if line:
             text.line(console, line)
     _transport(run, console)
-    for table in (tables.exchange(run), tables.corrections(found), tables.metric_values(run), tables.setup(run)):
+    for table in (tables.exchange(run), tables.corrections(run), tables.metric_values(run), tables.setup(run)):
         show(table, console)
     if run.overhead:
         text.line(console, f"\n{sentences.recording(run.overhead)}")

@@ -120,8 +120,3 @@ def kind_of(experiment: Runnable, lent: Lent = None) -> type[Place]:
     """Return the kind of place of an experiment. Every valid experiment has a kind of place."""
     kinds: list[type[Place]] = [PLACES.get(row.name) for row in PLACES]
     return next(kind for kind in kinds if kind.serves(experiment, lent))
-
-
-def needs_cluster(experiment: Runnable) -> bool:
-    """Return True if the experiment needs at least HDFS."""
-    return experiment.scheduler != "none"
