@@ -24,24 +24,26 @@ from dlobd.errors import UsageError
 from dlobd.micro.estimates import FEWEST_SIZES, Fit, fit
 from dlobd.micro.recorded import Recorded
 from dlobd.micro.results import Results
+from dlobd.network.collectives.all_reduce import SMALL_BYTES
 
 CONFIDENCE = 0.9
 
 
-def _halving_rounds(ranks: int) -> int:
+def _halving_rounds(ranks: int, size: int) -> int:
     """Return the rounds of halving and doubling; ranks above a power of two fold in before, and out after."""
     steps = ranks.bit_length() - 1
-    return 2 * steps + 2 * (ranks > 1 << steps)
+    return (1 if size <= SMALL_BYTES else 2) * steps + 2 * (ranks > 1 << steps)
 
 
-ROUNDS: Mapping[str, Callable[[int], int]] = {
-    "ring": lambda ranks: 2 * (ranks - 1),  # a chunk travels around twice
+ROUNDS: Mapping[str, Callable[[int, int], int]] = {
+    "ring": lambda ranks, _: 2 * (ranks - 1),  # a chunk travels around twice
     "halving-doubling": _halving_rounds,
-    "mpi": _halving_rounds,  # MPICH does not report its algorithm
-    "ps": lambda _: 2,  # push and pull
+    "mpi": lambda ranks, _: _halving_rounds(ranks, SMALL_BYTES + 1),  # MPICH does not report its algorithm
+    "ps": lambda *_: 2,  # push and pull
 }
-"""Rounds per fusion buffer, by the number of ranks (`dlobd.network.collectives.all_reduce`). Ranks of the other
-exchanges do not wait for each other, or exchange by TensorFlow."""
+"""Rounds per fusion buffer, by the number of ranks and the bytes of the gradients
+(`dlobd.network.collectives.all_reduce`). Ranks of the other exchanges do not wait for each other, or exchange by
+TensorFlow."""
 
 
 def busiest_bytes(recorded: Recorded) -> list[int]:
@@ -73,7 +75,7 @@ def predict(recorded: Recorded, alpha_ns: float, beta_ns_per_byte: float) -> flo
         why = f"There is no prediction for exchange {recorded.exchange} of run {recorded.run_id}."
         raise UsageError(why, f"name a run with exchange {', '.join(ROUNDS)}")
     buffers = busiest_bytes(recorded)
-    rounds = len(buffers) * ROUNDS[recorded.exchange](recorded.ranks)
+    rounds = len(buffers) * ROUNDS[recorded.exchange](recorded.ranks, recorded.median.wires[0].bytes)
     return rounds * alpha_ns + sum(buffers) * beta_ns_per_byte
 
 

@@ -1,8 +1,8 @@
 """All-reduces: all ranks provide an array of the same length and type, and all receive the sum.
 
 1. `partners` returns the peers of a rank. The relation is symmetric.
-2. The sum replaces the array. It has the same bits on every rank: for each element, a single rank sums in a fixed
-   order, and the other ranks get a copy. Algorithms differ in that order, and therefore in the last bits.
+2. The sum replaces the array. It has the same bits on every rank: all ranks have the sum of one rank, or add the same
+   pairs. Algorithms differ in the order of additions, and therefore in the last bits.
 3. A call allocates only views: segments to be added are received into preallocated memory.
 4. A failed call leaves the array undefined, and the mesh unusable.
 """
@@ -18,6 +18,10 @@ from dlobd.network.collectives.mesh import Mesh
 SEGMENT_BYTES = 256 * 1024
 """Unit of receiving and adding: it stays in a core's cache while the peer sends the next segment. Python's
 overhead per segment equals the transfer time of about 64 KiB over loopback."""
+
+
+SMALL_BYTES = 64 * 1024
+"""Size up to which a message takes Python longer than the network; such arrays are summed in fewer rounds."""
 
 
 class AllReduce(ABC):
@@ -85,7 +89,8 @@ class HalvingDoubling(AllReduce):
 
     Halving: pairs of ranks, distant pairs first, send each other half of their current part and sum the other half,
     until each rank has the sum of one part. Doubling: the same pairs, near pairs first, send each other their sums. It
-    takes 2 log2(size) rounds instead of a ring's 2 (size - 1), and moves as many bytes.
+    takes 2 log2(size) rounds instead of a ring's 2 (size - 1), and moves as many bytes. Small arrays take log2(size)
+    rounds, in which pairs of ranks send each other the whole array (recursive doubling, ibid.).
 
     If the number of ranks is not a power of two, the excess ranks first send their array to a neighbour, and receive
     the sum at the end.
@@ -109,7 +114,21 @@ class HalvingDoubling(AllReduce):
             return
         if mesh.rank < 2 * extra:
             self._recv(mesh.rank - 1, array, deadline_s, add=True)
-        place = _place(mesh.rank, extra)
+        (self._double if array.nbytes <= SMALL_BYTES else self._halve_and_double)(array, core, extra, deadline_s)
+        if mesh.rank < 2 * extra:
+            self._send(mesh.rank - 1, array, deadline_s)
+
+    def _double(self, array: Array, core: int, extra: int, deadline_s: float) -> None:
+        mesh, received = self._mesh, self._memory[: array.nbytes].view(array.dtype)
+        for bit in range(core.bit_length() - 1 if len(array) else 0):
+            partner = _rank(_place(mesh.rank, extra) ^ (1 << bit), extra)
+            mesh.post(partner, array, deadline_s)
+            self._recv(partner, received, deadline_s)
+            mesh.drain()
+            np.add(array, received, out=array)
+
+    def _halve_and_double(self, array: Array, core: int, extra: int, deadline_s: float) -> None:
+        mesh, place = self._mesh, _place(self._mesh.rank, extra)
         low, high = 0, len(array)
         halved: list[tuple[int, int, int]] = []  # partner, and the bounds of the part that the pair shared
         mask = core >> 1
@@ -130,8 +149,6 @@ class HalvingDoubling(AllReduce):
             self._recv(partner, array[slice(*theirs)], deadline_s)
             mesh.drain()
             low, high = whole_low, whole_high
-        if mesh.rank < 2 * extra:
-            self._send(mesh.rank - 1, array, deadline_s)
 
     def _post(self, to: int, part: Array, deadline_s: float) -> None:
         for segment in _segments(part):
