@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlobd.hadoop.failures import failures
+from dlobd.network.devices import read_text
 from dlobd.spans import JOB_FAILED_LINE
 
 if TYPE_CHECKING:
@@ -133,11 +134,7 @@ class MemoryGroup:
 
     @classmethod
     def read(cls, root: Path = ROOT) -> MemoryGroup:
-        try:
-            lines = (root / "proc/self/cgroup").read_text().splitlines()
-        except OSError:
-            lines = []
-        for line in lines:
+        for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
             _, controllers, path = line.split(":", 2)
             controller = "memory" if "memory" in controllers.split(",") else controllers
             if controller not in _FILES:
@@ -145,9 +142,9 @@ class MemoryGroup:
             top = root / "sys/fs/cgroup" / controller
             # in a container, its control group is mounted at the path of the root group
             for directory in (top / path.lstrip("/"), top):
-                counters, limit = (_text(directory / name) for name in _FILES[controller])
+                counters, limit = (read_text(directory / name) or "" for name in _FILES[controller])
                 if kills := re.search(r"^oom_kill (\d+)$", counters, re.MULTILINE):
-                    return cls(int(kills[1]), int(limit) >> 20 if limit.strip().isdecimal() else None)
+                    return cls(int(kills[1]), int(limit) >> 20 if limit.isdecimal() else None)
         return cls(None, None)
 
 
@@ -164,10 +161,3 @@ def exit_status(code: int, before: MemoryGroup | None = None) -> str:
         limit = f", whose limit is {now.limit_mb} MB" if now.limit_mb is not None else ""
         text += f" (by the kernel: out of memory in the control group of its host{limit})"
     return text
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
