@@ -1,6 +1,5 @@
 """Base class of the driver's servers for ranks: one listener, and a thread for each authenticated connection."""
 
-import socket
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -31,7 +30,9 @@ class RankServer(ABC):
         self._closed = False
         self._connections: list[SocketsConnection] = []
         self._threads: list[threading.Thread] = []
-        self._listener = SocketsListener(host, secret, _connection)
+        self._listener = SocketsListener(
+            host, secret, lambda connected, peer: SocketsConnection(connected, peer, Traffic("tcp", ""))
+        )
         self.address = self._listener.address
         self._accepting = threading.Thread(target=self._accept_all, name=self.thread_name, daemon=True)
         self._accepting.start()
@@ -73,7 +74,3 @@ class RankServer(ABC):
 def names(ranks: Iterable[int]) -> str:
     """Format ranks as text: `rank 1 and rank 2`."""
     return " and ".join(f"rank {rank}" for rank in ranks)
-
-
-def _connection(connected: socket.socket, peer: str) -> SocketsConnection:
-    return SocketsConnection(connected, peer, Traffic("tcp", ""))

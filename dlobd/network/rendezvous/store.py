@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from dlobd.network.channels import authentication
-from dlobd.network.channels.base import ChannelError, Closed, DeadlinePassed, PeerClosed
+from dlobd.network.channels.base import ChannelError, MessageTooLong
 from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection
 from dlobd.network.rendezvous.acceptor import FOREVER_S, RankServer, RendezvousError, names
 
@@ -150,9 +150,7 @@ def _receive(connection: SocketsConnection, deadline_s: float) -> Message:
     memory = bytearray(MESSAGE_BYTES)
     try:
         size = connection.recv(memory, deadline_s)
-    except (DeadlinePassed, PeerClosed, Closed):
-        raise
-    except ChannelError as error:
+    except MessageTooLong as error:
         raise RendezvousError(str(error)) from error
     try:
         message = json.loads(memory[:size])
