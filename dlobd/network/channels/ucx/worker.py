@@ -70,7 +70,6 @@ class Context:
         self.library: Library = load()
         self.ffi: CData = self.library.ffi
         self.ucp: CData = self.library.ucp
-        self.transport = transport
         # transports within a host report no errors, and UCX rejects them if error handling is requested
         self.err_mode = c.ERR_MODE_NONE if transport == "shm" else c.ERR_MODE_PEER
         self.handle = self._create(chosen)

@@ -61,10 +61,6 @@ class ServerProcess:
             self.close()
             raise
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def close(self) -> None:
         """Let the process answer pending calls and end; kill it after a timeout. May be called twice."""
         assert self._process.stdin is not None
