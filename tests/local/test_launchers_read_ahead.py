@@ -17,7 +17,7 @@ import pytest
 from dlobd.job.description import Job, Markers
 from dlobd.job.launchers import tfos
 from dlobd.job.launchers.base import Node
-from dlobd.job.launchers.read_ahead import ReadAhead
+from dlobd.job.launchers.tfos import ReadAhead
 from dlobd.job.training import inputs, trainer
 from dlobd.job.training.inputs import Deadlines
 from tests import forks
@@ -166,7 +166,7 @@ def test_only_what_the_step_loop_waits_for_is_its_wait(tmp_path: Path) -> None:
     code = """
 import sys, threading
 from dlobd import spans as kinds, tracing
-from dlobd.job.launchers.read_ahead import ReadAhead
+from dlobd.job.launchers.tfos import ReadAhead
 tracing.start(sys.argv[1], "chief")
 wanted, there = threading.Event(), threading.Event()
 left = iter([b"late", b"early", None])
@@ -218,8 +218,7 @@ from types import SimpleNamespace
 from dlobd.job.launchers import tfos_compat
 tfos_compat.install()
 from tensorflowonspark import TFManager, TFNode
-from dlobd.job.launchers.read_ahead import ReadAhead
-from dlobd.job.launchers.tfos import _TfosFeed
+from dlobd.job.launchers.tfos import ReadAhead, _TfosFeed
 manager = TFManager.start(b"key", ["input", "output", "error"])
 queue = manager.get_queue("input")
 for _ in range(int(sys.argv[1])):
