@@ -26,6 +26,7 @@ class RankServer(ABC):
     def __init__(self, host: str, ranks: int, secret: bytes) -> None:
         self._ranks = ranks
         self._present: set[int] = set()
+        self._dead: list[int] = []  # ranks whose connection ended without a farewell, in the order of their ends
         self._changed = threading.Condition()
         self._closed = False
         self._connections: list[SocketsConnection] = []
@@ -34,12 +35,19 @@ class RankServer(ABC):
             host, secret, lambda connected, peer: SocketsConnection(connected, peer, Traffic("tcp", ""))
         )
         self.address = self._listener.address
+        self.refused = self._listener.refused
         self._accepting = threading.Thread(target=self._accept_all, name=self.thread_name, daemon=True)
         self._accepting.start()
 
     @abstractmethod
     def _serve(self, connection: SocketsConnection) -> None:
         """Serve a client; its connection is closed afterwards."""
+
+    def _add_dead(self, rank: int) -> None:
+        with self._changed:
+            if rank >= 0 and not self._closed:
+                self._dead.append(rank)
+                self._changed.notify_all()
 
     def close(self) -> None:
         """Wake waiting threads, and end all connections and threads. May be called twice."""
