@@ -51,7 +51,6 @@ MAX_CAUSE_CHARACTERS = 500
 
 _NOT_INSTALLED = re.compile(r"\[PACKAGE_NOT_INSTALLED\] (\w+)")
 """Condition of PySpark, such as a pandas UDF without PyArrow."""
-_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named ")
 
 
 def cause_in(text: str) -> str | None:
@@ -72,7 +71,7 @@ def with_option(cause: str) -> str:
     """Return a cause, and for a missing package the option of dlobd that adds it."""
     if match := _NOT_INSTALLED.search(cause):
         return f"{cause.rstrip('.')}; --with {match[1].lower()} adds it"
-    if match := _NO_MODULE.match(cause):
+    if cause.startswith("ModuleNotFoundError: No module named "):
         return f"{cause}; --with or another --python adds packages, spark-submit's --py-files adds modules"
     if "[PYTHON_VERSION_MISMATCH]" in cause:
         return f"{cause.rstrip('.')}; --python names the interpreter of driver and nodes"
@@ -148,7 +147,7 @@ class MemoryGroup:
         return cls(None, None)
 
 
-def exit_status(code: int, before: MemoryGroup | None = None) -> str:
+def exit_status(code: int, before: MemoryGroup) -> str:
     """Format an exit status of `subprocess`: `killed by signal 9`, `exit code 1`.
 
     `before` is the control group at the start of the process, to detect an out-of-memory kill.
@@ -156,8 +155,7 @@ def exit_status(code: int, before: MemoryGroup | None = None) -> str:
     if code >= 0:
         return f"exit code {code}"
     text = f"killed by signal {-code}"
-    now = MemoryGroup.read() if code == -signal.SIGKILL and before else None
-    if now and before and now.kills is not None and now.kills > (before.kills or 0):
+    if code == -signal.SIGKILL and ((now := MemoryGroup.read()).kills or 0) > (before.kills or 0):
         limit = f", whose limit is {now.limit_mb} MB" if now.limit_mb is not None else ""
         text += f" (by the kernel: out of memory in the control group of its host{limit})"
     return text
