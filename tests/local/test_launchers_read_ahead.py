@@ -155,7 +155,7 @@ def test_a_stalled_feed_has_its_deadline(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(inputs, "FEED_TIMEOUT_S", 0.2)
     monkeypatch.setattr(inputs, "decode_block", lambda block, layout: (block, 0))
     job: Any = SimpleNamespace(input="feed", augment="none", layout=None, steps=7, most_steps=7)
-    node = Node("chief", 0, ("",), ReadAhead(take, limit=7, ahead=5))
+    node = Node(0, ("",), ReadAhead(take, limit=7, ahead=5))
     tf = SimpleNamespace(constant=lambda value: value)
     assert [batch[0] for batch in inputs.batches(tf, job, node, Deadlines(give_up))] == [b"block"]
     assert told.get(timeout=PATIENCE_S) == "the feed stalled: no block came for 0 s, after 1 of 7 blocks"
@@ -209,7 +209,7 @@ def _broken() -> bytes | None:
 
 if __name__ == "__main__":
     job_ = Job.read(sys.argv[1])
-    trainer.main(job_, Node("chief", 0, ("",), ReadAhead(_broken, job_.steps, ahead=5)))
+    trainer.main(job_, Node(0, ("",), ReadAhead(_broken, job_.steps, ahead=5)))
 
 
 QUEUE = """
