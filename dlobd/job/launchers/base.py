@@ -47,10 +47,6 @@ class Node:
     feed: Feed | None = None  # None if ranks read their files themselves
     environment: Mapping[str, str] = field(default_factory=dict)  # variables that the exchange needs before it joins
 
-    @property
-    def ranks(self) -> int:
-        return len(self.peers)
-
 
 def role_of(rank: int) -> tuple[str, int]:
     """Return role and index of a rank: 0 is the chief, i + 1 is worker i."""
