@@ -39,7 +39,10 @@ def settings(transport: str, device: str) -> dict[str, str]:
         return {"TLS": "posix,sysv,cma"}
     if transport == "rdma":
         return {"TLS": "rc", "NET_DEVICES": port(device)}
-    return {"TLS": "tcp", "NET_DEVICES": _interface(transport, device)}
+    interface, _ = resolve(transport, device)
+    if interface.type == interfaces.LOOPBACK:
+        raise SetupError("UCX finds no route over loopback.", "choose another interface, or channel.library=sockets")
+    return {"TLS": "tcp", "NET_DEVICES": interface.name}
 
 
 def port(device: str) -> str:
@@ -53,13 +56,6 @@ def port(device: str) -> str:
     if wanted not in found:
         raise UsageError(f"This host has no RDMA port {wanted!r}.", f"choose one of {', '.join(found)}")
     return wanted
-
-
-def _interface(transport: str, device: str) -> str:
-    interface, _ = resolve(transport, device)
-    if interface.type == interfaces.LOOPBACK:
-        raise SetupError("UCX finds no route over loopback.", "choose another interface, or channel.library=sockets")
-    return interface.name
 
 
 class Context:
