@@ -93,11 +93,9 @@ class ServerProcess:
 
 def main() -> None:
     """Run the server that stdin describes."""
-    line = b""
-    while not line.endswith(b"\n"):
-        if not (more := os.read(0, TEXT_BYTES)):
-            return  # the parent is gone
-        line += more
+    line = sys.stdin.readline()
+    if not line.endswith("\n"):
+        return  # the parent is gone
     config = ServerConfig(**json.loads(line))
     if config.spans_dir:
         tracing.start(config.spans_dir, "ps", config.index)
