@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from dlobd.errors import SetupError, UsageError
-from dlobd.network.devices import read_number, read_text
+from dlobd.network.devices import listed, read_number, read_text
 
 SYSFS = Path("/sys/class/net")
 VIRTUAL = Path("/sys/devices/virtual")
@@ -53,12 +53,8 @@ class Interface:
 def interfaces(root: Path = SYSFS, addresses: Mapping[str, Sequence[str]] | None = None) -> list[Interface]:
     """Return all interfaces in `root`, sorted by name. By default their addresses are those of this namespace."""
     known = _ipv4() if addresses is None else addresses
-    try:
-        # `bonding_masters`, a file of the bonding driver, is no interface
-        names = sorted(path.name for path in root.iterdir() if path.is_dir())
-    except OSError:
-        names = []
-    return [_interface(root / name, tuple(known.get(name, ()))) for name in names]
+    # `bonding_masters`, a file of the bonding driver, is no interface
+    return [_interface(path, tuple(known.get(path.name, ()))) for path in listed(root) if path.is_dir()]
 
 
 def network_of(device: str) -> IPv4Network | None:
