@@ -11,8 +11,6 @@ wait: a sender, a receiver, and a thread that serves the peer's access to memory
 repeatedly; then it yields its core between the calls, so that the peer runs on a shared core; then it arms the worker's
 descriptor and sleeps. A thread that makes progress checks the requests of sleeping threads too, and arms the descriptor
 again when it leaves.
-
-A TCP connection beside UCX's connection signals the end of the peer, for every transport.
 """
 
 import os
