@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from dataclasses import asdict, dataclass
 
 from dlobd import spans as kinds
@@ -118,13 +119,10 @@ def main() -> None:
 
 
 def _accept_workers(channel: OpenChannel, config: ServerConfig) -> dict[int, Connection]:
-    listener = channel.listen()
-    try:
+    workers: dict[int, Connection] = {}
+    with closing(channel.listen()) as listener:
         print(json.dumps(listener.address), flush=True)
-        workers: dict[int, Connection] = {}
         accept_ranks(listener, range(config.workers), workers, time.monotonic() + config.join_s)
-    finally:
-        listener.close()
     return workers
 
 
