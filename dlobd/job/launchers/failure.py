@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlobd.hadoop.failures import failures
-from dlobd.network.devices import read_text
+from dlobd.network.devices import ROOT, read_text
 from dlobd.spans import JOB_FAILED_LINE
 
 if TYPE_CHECKING:
     from dlobd.job.rank_status import JobStatus
-
-ROOT = Path("/")
 
 MAX_CAUSE = 10_000
 """Longest recorded cause of a failure; the message of an exception may have any length."""
