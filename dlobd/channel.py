@@ -16,7 +16,6 @@ class Transport:
 
     Args:
         device: kind of the device after the `@`; an interface may also be given by its IPv4 network.
-        needs_device: True if the transport has no default device.
         kind: carrier that the verdict must observe in a run.
         libraries: channel libraries that implement the transport, in order of preference.
     """
@@ -24,17 +23,16 @@ class Transport:
     name: str
     title: str
     device: Device
-    needs_device: bool
     kind: Kind
     libraries: tuple[str, ...]
 
 
 _OVER_IP = ("tensorflow", "sockets", "grpc", "ucx", "mpi")
 _ROWS = (
-    Transport("tcp", "TCP over an IP interface, Ethernet or loopback", "interface", False, "tcp", _OVER_IP),
-    Transport("ipoib", "TCP over an InfiniBand interface (IP over InfiniBand)", "interface", True, "ipoib", _OVER_IP),
-    Transport("rdma", "RDMA verbs of an InfiniBand or RoCE device", "rdma port", True, "verbs", ("ucx", "mpi")),
-    Transport("shm", "shared memory of the processes of one host", "none", False, "shm", ("ucx", "mpi")),
+    Transport("tcp", "TCP over an IP interface, Ethernet or loopback", "interface", "tcp", _OVER_IP),
+    Transport("ipoib", "TCP over an InfiniBand interface (IP over InfiniBand)", "interface", "ipoib", _OVER_IP),
+    Transport("rdma", "RDMA verbs of an InfiniBand or RoCE device", "rdma port", "verbs", ("ucx", "mpi")),
+    Transport("shm", "shared memory of the processes of one host", "none", "shm", ("ucx", "mpi")),
 )
 TRANSPORTS = {transport.name: transport for transport in _ROWS}
 

@@ -102,10 +102,6 @@ class Registry:
         """Return the names of the members that come with dlobd, without a search in other packages."""
         return tuple(self._rows)
 
-    def available(self) -> list[tuple[str, str, str | None]]:
-        """Return (name, title, reason) of the members; reason is None for an available member."""
-        return [(row.name, row.title, row.reason()) for row in self]
-
     def row(self, name: str) -> Row:
         """Return the row of `name`. Raises UsageError, with the most similar name, if there is no such member."""
         if name in self._rows:

@@ -131,6 +131,6 @@ def results(code: str, size: int, hosts: Sequence[tuple[str, str]] = ()) -> list
     """Return the output of each rank of a job that ends well, without stderr."""
     with MpiJob(code, size, hosts=hosts) as job:
         ended = [job.ends(rank) for rank in range(size)]
-        assert job.pmi.refused == []
+        assert not job.pmi.refused
     assert [(status, errors) for status, _, errors in ended] == [(0, "")] * size, ended
     return [out for _, out, _ in ended]

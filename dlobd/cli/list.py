@@ -27,7 +27,7 @@ def list_(
     rows: dict[str, list[tuple[str, str, str | None]]] = {
         f"{kind}s": [(name, title, None) for name, title in titles(kind)] for kind in ("experiment", "sweep")
     }
-    rows |= {name: registry.available() for name, registry in REGISTRIES.items()}
+    rows |= {name: [(row.name, row.title, row.reason()) for row in registry] for name, registry in REGISTRIES.items()}
     rows["settings"] = [(name, f"{one.about.text} ({one.values})", None) for name, one in SETTINGS.items()]
     if kind is not None:
         if kind not in rows:

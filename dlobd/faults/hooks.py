@@ -324,7 +324,7 @@ _PATCHES: Sequence[tuple[str, tuple[str, ...], Callable[..., None]]] = (
     ("dlobd.job.launchers.tfos", ("feed/put", "spark/slow-task"), _feed_task),
     ("dlobd.job.launchers.barrier", ("feed/put", "spark/slow-task"), _barrier),
     ("dlobd.job.launchers.imports", ("launcher/rendezvous",), _framework),
-    ("dlobd.job.launchers.read_ahead", _FED, _read_ahead),
+    ("dlobd.job.launchers.tfos", _FED, _read_ahead),
     ("tensorflowonspark.TFNode", ("feed/get",), _data_feed),
     ("tensorflowonspark.reservation", ("launcher/rendezvous",), _reservation),
     ("pyspark.taskcontext", ("launcher/rendezvous",), _task_context),

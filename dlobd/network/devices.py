@@ -70,8 +70,13 @@ def read_number(path: Path) -> int | None:
 
 def bus_of(link: Path) -> str | None:
     """Return the path in /sys of the hardware of a device or an interface; None if there is none."""
+    hardware = _target(link / "device")
+    return str(hardware) if hardware else None
+
+
+def _target(link: Path) -> Path | None:
     try:
-        return str((link / "device").resolve(strict=True))
+        return link.resolve(strict=True)
     except (OSError, RuntimeError):  # no such link, or a cycle of links
         return None
 
@@ -82,25 +87,22 @@ def devices(root: Path = ROOT) -> tuple[Device, ...]:
 
 
 def _device(path: Path) -> Device:
-    parent, bus = read_text(path / "parent"), bus_of(path)
+    parent, driver = read_text(path / "parent"), _target(path / "device/driver")
     return Device(
         path.name,
         tuple(_port(port) for port in sorted(listed(path / "ports"), key=_number)),
         _soft(path, parent),
         parent,
-        _end_of(path / "device/driver"),
+        driver.name if driver else None,
         read_text(path / "fw_ver"),
-        bus,
+        bus_of(path),
     )
 
 
 def _soft(path: Path, parent: str | None) -> bool | None:
     if parent is not None:
         return True
-    try:
-        place = str(path.resolve(strict=True))
-    except (OSError, RuntimeError):
-        return None
+    place = str(_target(path) or "")
     return "/devices/virtual/" in place if "/devices/" in place else None
 
 
@@ -126,13 +128,6 @@ def _gid(port: Path, row: Path) -> Gid | None:
 def _word(path: Path) -> str | None:
     text = read_text(path)
     return text.rpartition(":")[2].strip() or None if text else None  # `4: ACTIVE`
-
-
-def _end_of(link: Path) -> str | None:
-    try:
-        return link.resolve(strict=True).name
-    except (OSError, RuntimeError):
-        return None
 
 
 def listed(directory: Path) -> list[Path]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from dlobd.errors import SetupError, UsageError
-from dlobd.network.devices import read_number, read_text
+from dlobd.network.devices import listed, read_number, read_text
 
 SYSFS = Path("/sys/class/net")
 VIRTUAL = Path("/sys/devices/virtual")
@@ -53,12 +53,8 @@ class Interface:
 def interfaces(root: Path = SYSFS, addresses: Mapping[str, Sequence[str]] | None = None) -> list[Interface]:
     """Return all interfaces in `root`, sorted by name. By default their addresses are those of this namespace."""
     known = _ipv4() if addresses is None else addresses
-    try:
-        # `bonding_masters`, a file of the bonding driver, is no interface
-        names = sorted(path.name for path in root.iterdir() if path.is_dir())
-    except OSError:
-        names = []
-    return [_interface(root / name, tuple(known.get(name, ()))) for name in names]
+    # `bonding_masters`, a file of the bonding driver, is no interface
+    return [_interface(path, tuple(known.get(path.name, ()))) for path in listed(root) if path.is_dir()]
 
 
 def network_of(device: str) -> IPv4Network | None:
@@ -114,9 +110,8 @@ def _within(network: IPv4Network, device: str, found: Sequence[Interface]) -> In
             f"This host has no interface with {wanted} {device}; its addresses are {', '.join(every) or 'none'}.",
             "choose one of these addresses, or look at `ip address`",
         )
-    if (
-        len(inside) > 1 and "/" in device
-    ):  # a single address can be bound even if several interfaces have it, as tunnels do
+    # a single address can be bound even if several interfaces have it, as tunnels do
+    if len(inside) > 1 and "/" in device:
         both = ", ".join(f"{interface.name} ({_address_in(network, interface)})" for interface in inside)
         raise SetupError(
             f"This host has more than one interface with an address in {device}: {both}.",
@@ -132,10 +127,10 @@ def _address_in(network: IPv4Network, interface: Interface) -> str:
     return next((address for address in interface.addresses if IPv4Address(address) in network), "")
 
 
-def with_address(address: str, root: Path = SYSFS) -> Interface | None:
+def with_address(address: str) -> Interface | None:
     """Return the interface that has an IPv4 address (127/8 is loopback); None if no interface of this host has it."""
     loopback = address.startswith("127.")
-    for interface in interfaces(root):
+    for interface in interfaces():
         if address in interface.addresses or (loopback and interface.type == LOOPBACK):
             return interface
     return None

@@ -126,7 +126,7 @@ def run(directory: Path, seed: int) -> Loop:
         **dict.fromkeys(("fs_uri", "webhdfs_url", "user", "train_dir", "spans_dir"), ""),
     )
     feed = AlternatingFeed(block, recorder, seed)
-    trainer.main(job, Node("chief", 0, ("",), feed))
+    trainer.main(job, Node(0, ("",), feed))
     return feed.loop()
 
 

@@ -113,8 +113,7 @@ hooks.install(str(where))
 from dlobd.job.launchers import tfos_compat
 tfos_compat.install()
 from tensorflowonspark import TFManager, TFNode
-from dlobd.job.launchers.read_ahead import ReadAhead
-from dlobd.job.launchers.tfos import FeedTask
+from dlobd.job.launchers.tfos import FeedTask, ReadAhead
 if role == "feeder":
     manager = TFManager.start(b"key", ["input"])
     queue = manager.get_queue("input")

@@ -17,7 +17,7 @@ import pytest
 from dlobd.job.description import Job, Markers
 from dlobd.job.launchers import tfos
 from dlobd.job.launchers.base import Node
-from dlobd.job.launchers.read_ahead import ReadAhead
+from dlobd.job.launchers.tfos import ReadAhead
 from dlobd.job.training import inputs, trainer
 from dlobd.job.training.inputs import Deadlines
 from tests import forks
@@ -155,7 +155,7 @@ def test_a_stalled_feed_has_its_deadline(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(inputs, "FEED_TIMEOUT_S", 0.2)
     monkeypatch.setattr(inputs, "decode_block", lambda block, layout: (block, 0))
     job: Any = SimpleNamespace(input="feed", augment="none", layout=None, steps=7, most_steps=7)
-    node = Node("chief", 0, ("",), ReadAhead(take, limit=7, ahead=5))
+    node = Node(0, ("",), ReadAhead(take, limit=7, ahead=5))
     tf = SimpleNamespace(constant=lambda value: value)
     assert [batch[0] for batch in inputs.batches(tf, job, node, Deadlines(give_up))] == [b"block"]
     assert told.get(timeout=PATIENCE_S) == "the feed stalled: no block came for 0 s, after 1 of 7 blocks"
@@ -166,7 +166,7 @@ def test_only_what_the_step_loop_waits_for_is_its_wait(tmp_path: Path) -> None:
     code = """
 import sys, threading
 from dlobd import spans as kinds, tracing
-from dlobd.job.launchers.read_ahead import ReadAhead
+from dlobd.job.launchers.tfos import ReadAhead
 tracing.start(sys.argv[1], "chief")
 wanted, there = threading.Event(), threading.Event()
 left = iter([b"late", b"early", None])
@@ -209,7 +209,7 @@ def _broken() -> bytes | None:
 
 if __name__ == "__main__":
     job_ = Job.read(sys.argv[1])
-    trainer.main(job_, Node("chief", 0, ("",), ReadAhead(_broken, job_.steps, ahead=5)))
+    trainer.main(job_, Node(0, ("",), ReadAhead(_broken, job_.steps, ahead=5)))
 
 
 QUEUE = """
@@ -218,8 +218,7 @@ from types import SimpleNamespace
 from dlobd.job.launchers import tfos_compat
 tfos_compat.install()
 from tensorflowonspark import TFManager, TFNode
-from dlobd.job.launchers.read_ahead import ReadAhead
-from dlobd.job.launchers.tfos import _TfosFeed
+from dlobd.job.launchers.tfos import ReadAhead, _TfosFeed
 manager = TFManager.start(b"key", ["input", "output", "error"])
 queue = manager.get_queue("input")
 for _ in range(int(sys.argv[1])):

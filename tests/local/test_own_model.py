@@ -232,7 +232,7 @@ def test_a_package_adds_models_by_entry_points(tmp_path: Path, monkeypatch: pyte
     their_package.install(tmp_path, points, text)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[2]}")
-    listed = {name: (title, why) for name, title, why in MODELS.available()}
+    listed = {row.name: (row.title, row.reason()) for row in MODELS}
     assert listed["theirs"] == ("from package their-package 1.2", None)
     assert listed["gone"][1] == "Python module 'no_such_package_of_theirs' is not installed"
     assert MODELS.row("lenet").package == ""

@@ -250,7 +250,7 @@ import os, sys, time
 from dlobd.network.exchanges.ps.process import ServerConfig, ServerProcess
 config = ServerConfig(0, 2, "tcp", "127.0.0.1", "sockets", False, "s", 60.0, 60.0, "")
 server = ServerProcess(config, time.monotonic() + 30)
-print(server.pid, flush=True)
+print(server._process.pid, flush=True)
 time.sleep(600)
 """
 

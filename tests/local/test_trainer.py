@@ -137,4 +137,4 @@ def test_a_loss_that_is_not_finite_ends_the_rank(tmp_path: Path) -> None:
 
 if __name__ == "__main__":
     tracing.start(str(Path(sys.argv[1]).parent / "spans"), "chief")
-    trainer.main(Job.read(sys.argv[1]), Node("chief", 0, ("",)))
+    trainer.main(Job.read(sys.argv[1]), Node(0, ("",)))

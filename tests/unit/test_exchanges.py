@@ -77,7 +77,7 @@ def test_a_buffer_is_larger_than_asked_only_for_one_tensor(
 def test_tensors_share_a_buffer_as_planned() -> None:
     fusion = Fusion([np.zeros(n, np.float32) for n in (1, 2, 3, 4)], 24)
     assert [len(bucket) for bucket in fusion.buckets] == [6, 4]
-    fusion = Fusion([np.zeros(3, np.float32)])
+    fusion = Fusion([np.zeros(3, np.float32)], 24)
     with pytest.raises(ValueError, match="shapes or types of the tensors differ from the fusion plan"):
         fusion.pack([np.zeros(4, np.float32)])
 

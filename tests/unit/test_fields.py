@@ -92,7 +92,7 @@ def _colours() -> Registry:
 
 
 def test_members_are_listed_with_reasons_and_imported() -> None:
-    assert _colours().available() == [
+    assert [(row.name, row.title, row.reason()) for row in _colours()] == [
         ("red", "Red", None),
         ("green", "Green", "Python module 'no_such_module_of_green' is not installed"),
         ("blue", "Blue", "the paint is dry"),

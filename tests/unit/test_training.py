@@ -111,7 +111,7 @@ def batches(
     told |= {"workers": 1, "train_samples": STEPS * BATCH, "max_steps": 0}
     files_ = {"image_shape": LAYOUT.shape, "dtype": LAYOUT.dtype, "classes": LAYOUT.classes, "augment": augment}
     job = Job(**{**known, **told, **files_})
-    node = Node("worker" if rank else "chief", max(0, rank - 1), ("", ""), Blocks(data) if way == "feed" else None)
+    node = Node(rank, ("", ""), Blocks(data) if way == "feed" else None)
     return inputs.batches(tf, job, node, Deadlines(lambda cause: None))
 
 

@@ -40,26 +40,16 @@ class Feed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Role and peers of a trainer."""
+    """Rank and peers of a trainer."""
 
-    role: str
-    index: int
+    rank: int
     peers: tuple[str, ...]  # host:port of all ranks, by rank; the launcher has reserved these ports
     feed: Feed | None = None  # None if ranks read their files themselves
     environment: Mapping[str, str] = field(default_factory=dict)  # variables that the exchange needs before it joins
 
-    @property
-    def ranks(self) -> int:
-        return len(self.peers)
-
-    @property
-    def rank(self) -> int:
-        """0 for the chief, i + 1 for worker i."""
-        return self.index if self.role == "chief" else self.index + 1
-
 
 def role_of(rank: int) -> tuple[str, int]:
-    """Return role and index of a rank."""
+    """Return role and index of a rank: 0 is the chief, i + 1 is worker i."""
     return ("worker", rank - 1) if rank else ("chief", 0)
 
 
@@ -72,7 +62,7 @@ def rank_name(rank: int) -> str:
 def place(job: Job, rank: int, peers: Sequence[str], feed: Feed | None) -> Node:
     """Make the node of a rank, in the rank's own process. The job's `exchange` defines its environment."""
     environment = {**EXCHANGES.get(job.exchange).environment(peers, rank), **without_proxy(peers, os.environ)}
-    return Node(*role_of(rank), tuple(peers), feed, environment)
+    return Node(rank, tuple(peers), feed, environment)
 
 
 Main = Callable[["Job", Node], None]  # a trainer's main function: `main(job, node)`

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlobd.hadoop.failures import failures
+from dlobd.network.devices import ROOT, read_text
 from dlobd.spans import JOB_FAILED_LINE
 
 if TYPE_CHECKING:
     from dlobd.job.rank_status import JobStatus
-
-ROOT = Path("/")
 
 MAX_CAUSE = 10_000
 """Longest recorded cause of a failure; the message of an exception may have any length."""
@@ -50,7 +49,6 @@ MAX_CAUSE_CHARACTERS = 500
 
 _NOT_INSTALLED = re.compile(r"\[PACKAGE_NOT_INSTALLED\] (\w+)")
 """Condition of PySpark, such as a pandas UDF without PyArrow."""
-_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named ")
 
 
 def cause_in(text: str) -> str | None:
@@ -71,7 +69,7 @@ def with_option(cause: str) -> str:
     """Return a cause, and for a missing package the option of dlobd that adds it."""
     if match := _NOT_INSTALLED.search(cause):
         return f"{cause.rstrip('.')}; --with {match[1].lower()} adds it"
-    if match := _NO_MODULE.match(cause):
+    if cause.startswith("ModuleNotFoundError: No module named "):
         return f"{cause}; --with or another --python adds packages, spark-submit's --py-files adds modules"
     if "[PYTHON_VERSION_MISMATCH]" in cause:
         return f"{cause.rstrip('.')}; --python names the interpreter of driver and nodes"
@@ -133,11 +131,7 @@ class MemoryGroup:
 
     @classmethod
     def read(cls, root: Path = ROOT) -> MemoryGroup:
-        try:
-            lines = (root / "proc/self/cgroup").read_text().splitlines()
-        except OSError:
-            lines = []
-        for line in lines:
+        for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
             _, controllers, path = line.split(":", 2)
             controller = "memory" if "memory" in controllers.split(",") else controllers
             if controller not in _FILES:
@@ -145,13 +139,13 @@ class MemoryGroup:
             top = root / "sys/fs/cgroup" / controller
             # in a container, its control group is mounted at the path of the root group
             for directory in (top / path.lstrip("/"), top):
-                counters, limit = (_text(directory / name) for name in _FILES[controller])
+                counters, limit = (read_text(directory / name) or "" for name in _FILES[controller])
                 if kills := re.search(r"^oom_kill (\d+)$", counters, re.MULTILINE):
-                    return cls(int(kills[1]), int(limit) >> 20 if limit.strip().isdecimal() else None)
+                    return cls(int(kills[1]), int(limit) >> 20 if limit.isdecimal() else None)
         return cls(None, None)
 
 
-def exit_status(code: int, before: MemoryGroup | None = None) -> str:
+def exit_status(code: int, before: MemoryGroup) -> str:
     """Format an exit status of `subprocess`: `killed by signal 9`, `exit code 1`.
 
     `before` is the control group at the start of the process, to detect an out-of-memory kill.
@@ -159,15 +153,7 @@ def exit_status(code: int, before: MemoryGroup | None = None) -> str:
     if code >= 0:
         return f"exit code {code}"
     text = f"killed by signal {-code}"
-    now = MemoryGroup.read() if code == -signal.SIGKILL and before else None
-    if now and before and now.kills is not None and now.kills > (before.kills or 0):
+    if code == -signal.SIGKILL and ((now := MemoryGroup.read()).kills or 0) > (before.kills or 0):
         limit = f", whose limit is {now.limit_mb} MB" if now.limit_mb is not None else ""
         text += f" (by the kernel: out of memory in the control group of its host{limit})"
     return text
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

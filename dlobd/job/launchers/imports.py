@@ -127,21 +127,14 @@ class _Packages(importlib.abc.MetaPathFinder):
         if getattr(self._local, "finding", "") == name or (stack and stack[-1].package == package):
             return None
         before, self._local.finding = getattr(self._local, "finding", ""), name
+        finders = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
         try:
-            spec = self._find(name, path, target)
+            spec = next(filter(None, (finder.find_spec(name, path, target) for finder in finders)), None)
         finally:
             self._local.finding = before
         if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
             spec.loader = _Wrapper(spec.loader, partial(_time, package, stack))
         return spec
-
-    def _find(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
-        for finder in [finder for finder in sys.meta_path if finder is not self]:
-            find = getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = find(name, path, target) if find else None
-            if spec is not None:
-                return spec
-        return None
 
 
 @dataclass(slots=True)

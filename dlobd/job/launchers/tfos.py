@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dlobd import spans as kinds
@@ -13,7 +15,6 @@ from dlobd.job.launchers import tfos_compat
 from dlobd.job.launchers.base import Feed, Main, TrainingFailed, place, rank_name, role_of
 from dlobd.job.launchers.failure import failure_line
 from dlobd.job.launchers.liveness import JoinWatch, uses_tensorflow_servers, watched
-from dlobd.job.launchers.read_ahead import ReadAhead
 from dlobd.job.launchers.tfos_compat import Function
 from dlobd.job.rank_status import LONGEST_PAUSE_S, JobStatus
 from dlobd.spans import Cause
@@ -31,6 +32,8 @@ job. The death of a rank is detected without this timeout."""
 
 AHEAD_BYTES = 8 << 20
 """Size of the blocks that a trainer reads ahead: about 100 steps on MNIST, which take longer than a task's start."""
+
+READER_END_S = 5.0  # timeout for the thread that reads ahead to end after `stop`
 
 
 class TfosLauncher:
@@ -154,6 +157,78 @@ class _TfosFeed:
         with tracing.span(kinds.TERMINATE_FEED):
             self._feed.terminate()
         self._feed.queue_in.put(None)  # end the feed for a thread that waits for a block
+
+
+class ReadAhead:
+    """Feed with a thread that reads blocks before the trainer requests them.
+
+    TensorFlowOnSpark feeds each epoch by a separate Spark task, which ends when the trainer has taken its blocks.
+    Without blocks in reserve, the trainer waits for the start of the next task, and for the transfer of each block.
+
+    Args:
+        take: returns the next block, or None at the end of the feed; called by the thread.
+        limit: the largest number of blocks of the feed.
+        ahead: the largest number of blocks in the reserve; at least 1.
+        stop: stops the feed, and ends a `take` that waits for a block.
+    """
+
+    def __init__(
+        self, take: Callable[[], bytes | None], limit: int, ahead: int, stop: Callable[[], None] = lambda: None
+    ) -> None:
+        self._take = take
+        self._stop = stop
+        self._stopped = False
+        self._limit = limit
+        self._ahead = ahead
+        self._blocks: deque[bytes] = deque()
+        self._ended = False
+        self._failure: BaseException | None = None
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._read, name="dlobd-reader", daemon=True)
+        self._thread.start()
+
+    def next_block(self) -> bytes | None:
+        """Return the next block, or None after the end of the feed. Raises errors of `take` after the last block."""
+        with self._changed:
+            if not self._blocks and not self._ended:
+                with tracing.span(kinds.AWAIT_BLOCK):
+                    self._changed.wait_for(lambda: self._blocks or self._ended)
+            if self._blocks:
+                block = self._blocks.popleft()
+                self._changed.notify_all()
+                return block
+        if self._failure:
+            raise self._failure
+        return None
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        self._stop()
+        self._thread.join(READER_END_S)
+
+    def _read(self) -> None:
+        failure = None
+        try:
+            with tracing.span(kinds.READ_AHEAD):
+                for _ in range(self._limit):
+                    block = self._take()
+                    if block is None or self._stopped:
+                        break
+                    self._put(block)
+        except BaseException as error:  # noqa: BLE001  `next_block` raises it in the trainer
+            failure = error
+        with self._changed:
+            self._failure = failure
+            self._ended = True
+            self._changed.notify_all()
+
+    def _put(self, block: bytes) -> None:
+        with self._changed:
+            self._blocks.append(block)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: len(self._blocks) < self._ahead or self._stopped)
 
 
 class FeedTask:

@@ -123,15 +123,8 @@ def _choose_host(util: Any, reservation: Any) -> None:
     def start_listening_socket(server: Any) -> socket.socket:
         # the original listens on every interface and unpickles all messages; the replacement listens on one address
         for port in server.get_server_ports():
-            listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                listener.bind((address, port))
-            except OSError:
-                listener.close()
-                continue
-            listener.listen(64)
-            return listener
+            with suppress(OSError):  # the port is taken
+                return socket.create_server((address, port), backlog=64)
         raise OSError(f"no free port for the reservation server on {address}")
 
     reservation.Server.start_listening_socket = start_listening_socket

@@ -69,7 +69,7 @@ class WatchedStartTask(StartTask):
         return result
 
 
-def record_death(pid: int, memory: MemoryGroup | None = None) -> None:
+def record_death(pid: int, memory: MemoryGroup) -> None:
     """Wait for the end of a child, and record it if a signal ended the child.
 
     The call blocks in the kernel, reports to no other process, and leaves the exit status for the parent's `wait`.

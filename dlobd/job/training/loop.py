@@ -21,7 +21,7 @@ from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.hadoop.file_system import Storage
 from dlobd.job.description import Job
-from dlobd.job.launchers.base import Node
+from dlobd.job.launchers.base import Node, role_of
 from dlobd.job.rank_status import reporting_steps
 from dlobd.job.training import checkpointing
 from dlobd.job.training.evaluation import Evaluation
@@ -39,7 +39,7 @@ class Loop:
     ) -> None:
         self._tf = tf
         self._job = job
-        self._node = node
+        self._rank = node.rank
         self._step = step
         self._stop_vote = stop_vote
         self._model = model
@@ -69,10 +69,11 @@ class Loop:
             if self._after_step(last=bool(ended_by)):
                 ended_by = "target_accuracy"
                 tracing.instant(kinds.LAST_STEP_DONE, ended_ns)
+        role, index = role_of(self._rank)
         return {
-            "rank": self._node.rank,
-            "role": self._node.role,
-            "index": self._node.index,
+            "rank": self._rank,
+            "role": role,
+            "index": index,
             "steps": len(self._losses),
             "samples": self._samples,
             "losses": self._losses,

@@ -16,7 +16,7 @@ from dlobd import tracing
 from dlobd.axes import EXCHANGES, LOSSES, OPTIMISERS, SCHEDULES
 from dlobd.job import device_config
 from dlobd.job.description import Job, Markers
-from dlobd.job.launchers.base import Node
+from dlobd.job.launchers.base import Node, role_of
 from dlobd.job.launchers.imports import import_tensorflow
 from dlobd.job.training import checkpointing
 from dlobd.job.training.evaluation import evaluate
@@ -34,7 +34,8 @@ _STACK = re.compile(
 def main(job: Job, node: Node) -> None:
     """Train as `node.rank`; write a done-marker, or a failure marker with the cause in one line."""
     markers = Markers(job)
-    name = f"rank {node.rank} ({node.role})"
+    role, _ = role_of(node.rank)
+    name = f"rank {node.rank} ({role})"
 
     def fail(cause: str) -> None:
         tracing.instant(kinds.RANK_FAILED, cause=f"{name}: {cause}")

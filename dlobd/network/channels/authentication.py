@@ -29,14 +29,9 @@ class Refused(ChannelError):
     """Error of a peer that does not have the run's secret, or does not speak this protocol."""
 
 
-def nonce() -> bytes:
-    """Return a new random nonce."""
-    return secrets.token_bytes(NONCE_BYTES)
-
-
 def greeting() -> bytes:
     """Return the first message of a listening end."""
-    return GREETING + nonce()
+    return GREETING + secrets.token_bytes(NONCE_BYTES)
 
 
 def begins_well(received: bytes | bytearray) -> bool:
@@ -46,7 +41,7 @@ def begins_well(received: bytes | bytearray) -> bool:
 
 def hello(secret: bytes, greeting: bytes) -> bytes:
     """Return the connecting end's reply to a greeting."""
-    own = nonce()
+    own = secrets.token_bytes(NONCE_BYTES)
     return GREETING + own + _proof(secret, b"connect", _nonce_of(greeting), own)
 
 

@@ -249,13 +249,11 @@ def view(buffer: Buffer) -> memoryview:
 @contextmanager
 def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables within the block, for native libraries that read them once, when they are loaded."""
-    before = {name: os.environ.get(name) for name in variables}
+    before = {name: os.environ[name] for name in variables if name in os.environ}
     os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in variables.keys() - before.keys():
+            os.environ.pop(name, None)
+        os.environ.update(before)

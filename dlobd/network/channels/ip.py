@@ -3,7 +3,7 @@
 import threading
 from typing import ClassVar
 
-from dlobd.channel import TRANSPORTS, transports_of
+from dlobd.channel import transports_of
 from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
 from dlobd.network.channels.base import Closed, Connection, Listener, Traffic, total_traffic
@@ -14,9 +14,9 @@ LOOPBACK = "127.0.0.1"
 def resolve(transport: str, device: str) -> tuple[interfaces.Interface, str]:
     """Return interface and IPv4 address of a device: interface name, address or network; loopback if it is empty.
 
-    Raises the errors of `interfaces.resolve`, and UsageError if the transport needs a device.
+    Raises the errors of `interfaces.resolve`, and UsageError for ipoib without a device.
     """
-    if not device and TRANSPORTS[transport].needs_device:
+    if not device and transport == "ipoib":
         raise UsageError(f"Channel {transport} needs the name of its interface.", f"write it as in {transport}@ib0")
     return interfaces.resolve(device or LOOPBACK, infiniband=transport == "ipoib")
 

@@ -350,13 +350,11 @@ class SocketsConnection(base.Connection):
         memory = base.view(message)
         header = memoryview(LENGTH.pack(memory.nbytes))
         pending = PendingSend([header, memory] if memory.nbytes else [header], LENGTH.size + memory.nbytes)
-        taken = False
         if self._sending.acquire(blocking=False):
             try:
                 if not self._pending:
                     self._write_some(pending)
-                taken = not pending.size
-                if not taken:
+                if pending.size:
                     self._pending.append(pending)
             finally:
                 self._sending.release()
@@ -364,7 +362,7 @@ class SocketsConnection(base.Connection):
             self._pending.append(pending)  # another thread is sending, and may wait for the peer
         self._traffic.sent_messages += 1
         self._traffic.sent_bytes += memory.nbytes
-        return None if taken else pending
+        return pending if pending.size else None
 
     def finish_send(self, begun: PendingSend, deadline_s: float) -> None:
         with self._sending:

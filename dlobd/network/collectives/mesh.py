@@ -135,8 +135,7 @@ class Mesh:
         for connection in self._peers.values():
             connection.close()
         self._queue.put(None)
-        if self._thread is not threading.current_thread():
-            self._thread.join(END_S)
+        self._thread.join(END_S)
 
     def _enqueue(self, send: "_Send") -> None:
         self._queued += 1

@@ -7,27 +7,13 @@ than a bucket has its own bucket.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dlobd.network.channels.base import Array
 
-FUSION_BYTES = 64 << 20  # default size of a bucket: Horovod's default (HOROVOD_FUSION_THRESHOLD, 64 MB)
-
-
 Type = np.dtype[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Range [start, stop) of a bucket's elements that holds a tensor."""
-
-    bucket: int
-    start: int
-    stop: int
-    shape: tuple[int, ...]
 
 
 class Fusion:
@@ -36,9 +22,9 @@ class Fusion:
     A bucket has at most `bucket_bytes`, unless a single tensor is larger.
     """
 
-    def __init__(self, tensors: Sequence[Array], bucket_bytes: int = FUSION_BYTES) -> None:
+    def __init__(self, tensors: Sequence[Array], bucket_bytes: int) -> None:
         self._form = [(tensor.shape, tensor.dtype) for tensor in tensors]
-        self._places: list[_Place] = []
+        places: list[tuple[int, slice]] = []  # bucket and elements of each tensor
         filled: list[int] = []  # elements of each bucket
         types: list[Type] = []
         current: dict[Type, int] = {}
@@ -49,9 +35,13 @@ class Fusion:
                 bucket = current[dtype] = len(filled)
                 filled.append(0)
                 types.append(dtype)
-            self._places.append(_Place(bucket, filled[bucket], filled[bucket] + count, shape))
+            places.append((bucket, slice(filled[bucket], filled[bucket] + count)))
             filled[bucket] += count
         self.buckets: list[Array] = [np.empty(count, dtype) for count, dtype in zip(filled, types, strict=True)]
+        self._views: list[Array] = [
+            self.buckets[bucket][part].reshape(shape)
+            for (bucket, part), (shape, _) in zip(places, self._form, strict=True)
+        ]
 
     @property
     def bytes(self) -> int:
@@ -61,12 +51,12 @@ class Fusion:
         """Copy the tensors into the buckets. Raises ValueError: their shapes or types differ from the plan's."""
         if [(tensor.shape, tensor.dtype) for tensor in tensors] != self._form:
             raise ValueError("the shapes or types of the tensors differ from the fusion plan")
-        for tensor, place in zip(tensors, self._places, strict=True):
-            self.buckets[place.bucket][place.start : place.stop].reshape(place.shape)[...] = tensor
+        for tensor, view in zip(tensors, self._views, strict=True):
+            view[...] = tensor
 
     def unpack(self) -> list[Array]:
         """Return the tensors as views of the buckets: the next `pack` overwrites them."""
-        return [self.buckets[place.bucket][place.start : place.stop].reshape(place.shape) for place in self._places]
+        return list(self._views)
 
 
 def shards(elements: int, servers: int) -> list[slice]:

@@ -67,7 +67,7 @@ class MpiPeers(Peers):
         self._thread.start()
 
     def barrier(self, call: int, deadline_s: float) -> None:
-        self._barrier(deadline_s)
+        self._run(_Call(self.session.barrier, deadline_s, "not all ranks reached a barrier of MPI", sleep=True))
 
     def all_reduce(self, array: Array, deadline_s: float) -> None:
         self._run(_Call(lambda: self.session.sum(array), deadline_s, "MPI did not complete an all-reduce", sleep=False))
@@ -79,7 +79,7 @@ class MpiPeers(Peers):
         """End MPI together with the other ranks. After a failure MPI ends with this process."""
         try:
             if not self._failed:
-                self._barrier(time.monotonic() + LEAVE_S)
+                self.barrier(-1, time.monotonic() + LEAVE_S)  # after the last exchange
             self._queue.put(None)
             self._thread.join(END_S)
             if not self._failed:
@@ -96,9 +96,6 @@ class MpiPeers(Peers):
             except ChannelError as error:
                 call.error = error
             call.done.set()
-
-    def _barrier(self, deadline_s: float) -> None:
-        self._run(_Call(self.session.barrier, deadline_s, "not all ranks reached a barrier of MPI", sleep=True))
 
     def _run(self, call: "_Call") -> None:
         if self._failed:

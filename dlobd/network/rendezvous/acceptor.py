@@ -1,6 +1,5 @@
 """Base class of the driver's servers for ranks: one listener, and a thread for each authenticated connection."""
 
-import socket
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -27,18 +26,28 @@ class RankServer(ABC):
     def __init__(self, host: str, ranks: int, secret: bytes) -> None:
         self._ranks = ranks
         self._present: set[int] = set()
+        self._dead: list[int] = []  # ranks whose connection ended without a farewell, in the order of their ends
         self._changed = threading.Condition()
         self._closed = False
         self._connections: list[SocketsConnection] = []
         self._threads: list[threading.Thread] = []
-        self._listener = SocketsListener(host, secret, _connection)
+        self._listener = SocketsListener(
+            host, secret, lambda connected, peer: SocketsConnection(connected, peer, Traffic("tcp", ""))
+        )
         self.address = self._listener.address
+        self.refused = self._listener.refused
         self._accepting = threading.Thread(target=self._accept_all, name=self.thread_name, daemon=True)
         self._accepting.start()
 
     @abstractmethod
     def _serve(self, connection: SocketsConnection) -> None:
         """Serve a client; its connection is closed afterwards."""
+
+    def _add_dead(self, rank: int) -> None:
+        with self._changed:
+            if rank >= 0 and not self._closed:
+                self._dead.append(rank)
+                self._changed.notify_all()
 
     def close(self) -> None:
         """Wake waiting threads, and end all connections and threads. May be called twice."""
@@ -73,7 +82,3 @@ class RankServer(ABC):
 def names(ranks: Iterable[int]) -> str:
     """Format ranks as text: `rank 1 and rank 2`."""
     return " and ".join(f"rank {rank}" for rank in ranks)
-
-
-def _connection(connected: socket.socket, peer: str) -> SocketsConnection:
-    return SocketsConnection(connected, peer, Traffic("tcp", ""))

@@ -22,13 +22,12 @@ import socket
 import struct
 import sys
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 
 from dlobd.network.channels import authentication
 from dlobd.network.channels.base import ChannelError, MessageTooLong
-from dlobd.network.channels.sockets import REFUSED_KEPT, SocketsChannel, SocketsConnection
+from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection
 from dlobd.network.rendezvous.acceptor import FOREVER_S, RankServer, RendezvousError, names
 from dlobd.network.rendezvous.store import ANSWER_S
 
@@ -56,17 +55,10 @@ class PmiServer(RankServer):
     def __init__(self, host: str, ranks: int, secret: bytes) -> None:
         self._name = f"dlobd-{secrets.token_hex(8)}"  # unique among jobs, so that MPI does not mix them
         self._values: dict[str, str] = {}
-        self._gone: list[int] = []  # ranks that left without finalize, in order of departure
         self._waiting: set[int] = set()  # ranks in the barrier
         self._barriers = 0  # number of completed barriers
         self._sockets: list[socket.socket] = []
-        self._refused: deque[str] = deque(maxlen=REFUSED_KEPT)
         super().__init__(host, ranks, secret)
-
-    @property
-    def refused(self) -> list[str]:
-        """Log lines of the last 100 refused clients."""
-        return [*self._listener.refused, *self._refused]
 
     def close(self) -> None:
         """End all connections: MPI aborts a rank that is starting or ending MPI. May be called twice."""
@@ -86,19 +78,17 @@ class PmiServer(RankServer):
             finalised = self._speak_pmi(rank, connection)
         except NotPmiError as error:
             authentication.report(self.address, connection.peer, str(error))
-            self._refused.append(f"{connection.peer}: {error}")
+            self.refused.append(f"{connection.peer}: {error}")
             _send_reason(connection, str(error))
         except RendezvousError as error:
             # a single write, because other threads log too
             sys.stderr.write(f"dlobd: {self.address}: rank {rank} could not start MPI: {error}\n")
             _send_reason(connection, str(error))
         except (ChannelError, OSError):
-            pass  # the rank is gone; `_gone` makes its peers fail
+            pass  # the rank is gone; `_dead` makes its peers fail
         finally:
-            with self._changed:
-                if rank >= 0 and not finalised:
-                    self._gone.append(rank)
-                    self._changed.notify_all()
+            if not finalised:
+                self._add_dead(rank)
 
     def _register(self, connection: SocketsConnection) -> tuple[int, float]:
         memory = bytearray(_HELLO.size)
@@ -122,7 +112,7 @@ class PmiServer(RankServer):
 
     def _wait_for_all(self, within_s: float) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: len(self._present) == self._ranks or self._gone or self._closed, within_s)
+            self._changed.wait_for(lambda: len(self._present) == self._ranks or self._dead or self._closed, within_s)
             missing = sorted(set(range(self._ranks)) - self._present)
         if missing:
             raise RendezvousError(f"{names(missing)} did not connect in time")
@@ -131,8 +121,8 @@ class PmiServer(RankServer):
     def _check(self) -> None:
         if self._closed:
             raise RendezvousError("the driver has closed its PMI server")
-        if self._gone:
-            raise RendezvousError(f"rank {self._gone[0]} is gone")
+        if self._dead:
+            raise RendezvousError(f"rank {self._dead[0]} is gone")
 
     def _speak_pmi(self, rank: int, connection: SocketsConnection) -> bool:
         """Answer requests until the rank leaves; return True if it has finalised."""
@@ -163,7 +153,7 @@ class PmiServer(RankServer):
                     self._waiting.clear()
                     self._barriers += 1
                     self._changed.notify_all()
-                self._changed.wait_for(lambda: self._barriers > passed or self._gone or self._closed, BARRIER_S)
+                self._changed.wait_for(lambda: self._barriers > passed or self._dead or self._closed, BARRIER_S)
                 if self._barriers > passed:
                     return
                 self._check()
@@ -195,10 +185,9 @@ class PmiServer(RankServer):
                 self._values[key] = value
                 return "cmd=put_result rc=0 msg=success"
             case "get":
-                found = self._values.get(self._key(request))
-                return (
-                    "cmd=get_result rc=-1 msg=key_not_found" if found is None else f"cmd=get_result rc=0 value={found}"
-                )
+                if (found := self._values.get(self._key(request))) is None:
+                    return "cmd=get_result rc=-1 msg=key_not_found"
+                return f"cmd=get_result rc=0 value={found}"
             case "finalize":
                 return "cmd=finalize_ack rc=0"
             case command:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from dlobd.network.channels import authentication
-from dlobd.network.channels.base import ChannelError, Closed, DeadlinePassed, PeerClosed
+from dlobd.network.channels.base import ChannelError, MessageTooLong
 from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection
 from dlobd.network.rendezvous.acceptor import FOREVER_S, RankServer, RendezvousError, names
 
@@ -39,7 +39,6 @@ class KeyValueStore(RankServer):
 
     def __init__(self, host: str, ranks: int, secret: bytes) -> None:
         self._values: dict[str, dict[int, str]] = {}
-        self._dead: list[int] = []  # dead ranks in the order of their ends
         super().__init__(host, ranks, secret)
 
     def _serve(self, connection: SocketsConnection) -> None:
@@ -63,12 +62,6 @@ class KeyValueStore(RankServer):
                 raise RendezvousError(f"rank {rank} has connected before")
             self._present.add(rank)
         return rank
-
-    def _add_dead(self, rank: int) -> None:
-        with self._changed:
-            if rank >= 0 and not self._closed:
-                self._dead.append(rank)
-                self._changed.notify_all()
 
     def _answer(self, rank: int, message: Message) -> Message:
         within_s = message.get("within_s")
@@ -150,9 +143,7 @@ def _receive(connection: SocketsConnection, deadline_s: float) -> Message:
     memory = bytearray(MESSAGE_BYTES)
     try:
         size = connection.recv(memory, deadline_s)
-    except (DeadlinePassed, PeerClosed, Closed):
-        raise
-    except ChannelError as error:
+    except MessageTooLong as error:
         raise RendezvousError(str(error)) from error
     try:
         message = json.loads(memory[:size])

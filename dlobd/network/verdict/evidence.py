@@ -272,12 +272,8 @@ def _interfaces(root: Path, addresses: Mapping[str, Sequence[str]] | None) -> tu
 
 def _proc_net_dev(path: Path) -> dict[str, Counts]:
     """Parse lines of a name and 16 numbers (proc(5)): received counters begin at the first, sent at the ninth."""
-    try:
-        lines = path.read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return {}
     counts = {}
-    for line in lines:
+    for line in (read_text(path) or "").splitlines():
         if match := re.fullmatch(r"\s*(\S+):\s*((?:\d+\s*){16,})", line):
             numbers = [int(word) for word in match[2].split()]
             counts[match[1]] = Counts(numbers[8], numbers[0], numbers[9], numbers[1])

@@ -63,15 +63,12 @@ LANES: Mapping[Kind, tuple[str, ...]] = {
 
 def verdict(plane: str, requested: Channel | None, ranks: Sequence[TransportEvidence]) -> Plane:
     """Judge a plane by all ranks' evidence. `agrees` is None if no channel was requested."""
-    if not ranks:
-        return Plane(
-            plane, "unknown", "", "", (), False, ("no rank recorded evidence of its transport",), _text(requested), None
-        )
     places: dict[tuple[str, str], list[TransportEvidence]] = {}
     for one in sorted(ranks, key=lambda one: (one.server, one.rank)):
         places.setdefault(one.place, []).append(one)
     ends = _ends(ranks)
     found = [host_verdict(members, ends, alone=len(places) == 1) for members in places.values()]
+    words = [sentence for one in found for sentence in one.words] or ["no rank recorded evidence of its transport"]
     kind = _one({one.kind for one in found})
     return Plane(
         plane,
@@ -80,8 +77,8 @@ def verdict(plane: str, requested: Channel | None, ranks: Sequence[TransportEvid
         _joined(one.interfaces for one in found),
         tuple(sorted(frozenset[str]().union(*(one.addresses for one in found)))),
         any(one.soft for one in found),
-        (*(sentence for one in found for sentence in one.words), *_outside_words(requested, found)),
-        _text(requested),
+        (*words, *_outside_words(requested, found)),
+        str(requested or ""),
         _agrees(requested, kind, found),
     )
 
@@ -122,7 +119,8 @@ def plane_of_addresses(
     place = HostVerdict(kind, words, homes=frozenset(one.name for one in found), home_addresses=numbers)
     evidence = (*words, "the plane uses TCP only; its bytes were not counted", *_outside_words(requested, [place]))
     agrees = _agrees(requested, kind, [place])
-    return Plane(plane, kind, "", _joined([place.homes]), tuple(addresses), False, evidence, _text(requested), agrees)
+    asked = str(requested or "")
+    return Plane(plane, kind, "", _joined([place.homes]), tuple(addresses), False, evidence, asked, agrees)
 
 
 def _numeric(address: str) -> str:
@@ -170,10 +168,6 @@ def _outside_words(requested: Channel | None, found: "Sequence[HostVerdict]") ->
     network = network_of(requested.device) if requested else None
     outside = _outside(network, found) if network else []
     return [f"{', '.join(outside)} {'are' if len(outside) > 1 else 'is'} not in {network}"] if outside else []
-
-
-def _text(requested: Channel | None) -> str:
-    return str(requested) if requested else ""
 
 
 def _joined(parts: Iterable[frozenset[str]]) -> str:

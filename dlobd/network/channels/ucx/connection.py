@@ -6,10 +6,10 @@ UCX's memory and is found by its number: a shorter one is copied, and one that d
 buffer unchanged. UCX takes buffers by their address; Python copies nothing.
 """
 
+import math
 import socket
 import struct
 import threading
-import time
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,8 +22,6 @@ from dlobd.network.channels.ucx.worker import Sleeper, Worker
 
 KEY = struct.Struct("<16sQQI")
 """Key of registered memory: ID of its end, address, length, and a checksum of UCX's own key, which follows."""
-
-SERVE_S = 3600.0
 
 LENGTH_BITS = 40  # low bits of a tag: length of the message in bytes
 NUMBERS = 1 << (64 - LENGTH_BITS)  # numbers of messages repeat after as many
@@ -298,13 +296,8 @@ class UcxConnection(base.Connection):
 
     def _serve(self, sleeper: Sleeper) -> None:
         """Make progress for the peer until either end closes."""
-        while True:
-            try:
-                self._worker.until(lambda: None, sleeper, time.monotonic() + SERVE_S, "serve")
-            except base.DeadlinePassed:
-                continue
-            except base.ChannelError:
-                return
+        with suppress(base.ChannelError):
+            self._worker.until(lambda: None, sleeper, math.inf, "serve")
 
     # ---- closing
 

@@ -1,8 +1,9 @@
 """Part of UCX's C interface that the channel uses, for cffi's ABI mode, which needs no compiler.
 
 Source: ucp.h, ucp_def.h and ucs/type/status.h of UCX 1.20. Structures only grow at their end, and UCX ignores fields
-that are not set in `field_mask`. `rest` is room for fields of later versions. A `ucs_status_ptr_t` is the address of a
-request, 0 or a negative status: as an integer, Python compares it without a conversion.
+that are not set in `field_mask`. `rest` is room for the unused fields, and for those of later versions. A
+`ucs_status_ptr_t` is the address of a request, 0 or a negative status: as an integer, Python compares it without a
+conversion.
 """
 
 CDEF = """
@@ -14,13 +15,7 @@ typedef uint64_t ucp_tag_t;
 
 typedef struct {
     uint64_t field_mask, features;
-    size_t request_size;
-    void *request_init, *request_cleanup;
-    uint64_t tag_sender_mask;
-    int mt_workers_shared;
-    size_t estimated_num_eps, estimated_num_ppn;
-    const char *name;
-    char rest[256];
+    char rest[512];
 } ucp_params_t;
 
 typedef struct {
@@ -34,23 +29,14 @@ typedef struct {
     const void *address;
     int err_mode;
     void (*err_cb)(void *arg, ucp_ep_h ep, ucs_status_t status);
-    void *err_arg, *user_data;
-    unsigned flags;
-    const void *sockaddr;
-    uint32_t sockaddr_length;
-    void *conn_request;
-    const char *name;
-    char rest[256];
+    char rest[512];
 } ucp_ep_params_t;
 
 typedef struct {
     uint32_t op_attr_mask, flags;
     void *request, *callback;
     uint64_t datatype;
-    void *user_data, *reply_buffer;
-    int memory_type;
-    void *recv_info, *memh;
-    char rest[64];
+    char rest[128];
 } ucp_request_param_t;
 
 typedef struct {
@@ -80,8 +66,7 @@ typedef struct {
     ucp_transport_entry_t *entries;
     unsigned num_entries;
     size_t entry_size;
-    void *user_data;
-    char rest[64];
+    char rest[128];
 } ucp_ep_attr_t;
 
 void ucp_get_version(unsigned *major, unsigned *minor, unsigned *release);

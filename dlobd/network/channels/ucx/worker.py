@@ -11,8 +11,6 @@ wait: a sender, a receiver, and a thread that serves the peer's access to memory
 repeatedly; then it yields its core between the calls, so that the peer runs on a shared core; then it arms the worker's
 descriptor and sleeps. A thread that makes progress checks the requests of sleeping threads too, and arms the descriptor
 again when it leaves.
-
-A TCP connection beside UCX's connection signals the end of the peer, for every transport.
 """
 
 import os
@@ -39,7 +37,10 @@ def settings(transport: str, device: str) -> dict[str, str]:
         return {"TLS": "posix,sysv,cma"}
     if transport == "rdma":
         return {"TLS": "rc", "NET_DEVICES": port(device)}
-    return {"TLS": "tcp", "NET_DEVICES": _interface(transport, device)}
+    interface, _ = resolve(transport, device)
+    if interface.type == interfaces.LOOPBACK:
+        raise SetupError("UCX finds no route over loopback.", "choose another interface, or channel.library=sockets")
+    return {"TLS": "tcp", "NET_DEVICES": interface.name}
 
 
 def port(device: str) -> str:
@@ -55,13 +56,6 @@ def port(device: str) -> str:
     return wanted
 
 
-def _interface(transport: str, device: str) -> str:
-    interface, _ = resolve(transport, device)
-    if interface.type == interfaces.LOOPBACK:
-        raise SetupError("UCX finds no route over loopback.", "choose another interface, or channel.library=sockets")
-    return interface.name
-
-
 class Context:
     """UCX context of one channel, destroyed once it is closed and has no users. Raises UsageError, SetupError."""
 
@@ -70,7 +64,6 @@ class Context:
         self.library: Library = load()
         self.ffi: CData = self.library.ffi
         self.ucp: CData = self.library.ucp
-        self.transport = transport
         # transports within a host report no errors, and UCX rejects them if error handling is requested
         self.err_mode = c.ERR_MODE_NONE if transport == "shm" else c.ERR_MODE_PEER
         self.handle = self._create(chosen)

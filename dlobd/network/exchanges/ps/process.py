@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from dataclasses import asdict, dataclass
 
 from dlobd import spans as kinds
@@ -61,10 +62,6 @@ class ServerProcess:
             self.close()
             raise
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def close(self) -> None:
         """Let the process answer pending calls and end; kill it after a timeout. May be called twice."""
         assert self._process.stdin is not None
@@ -97,11 +94,9 @@ class ServerProcess:
 
 def main() -> None:
     """Run the server that stdin describes."""
-    line = b""
-    while not line.endswith(b"\n"):
-        if not (more := os.read(0, TEXT_BYTES)):
-            return  # the parent is gone
-        line += more
+    line = sys.stdin.readline()
+    if not line.endswith("\n"):
+        return  # the parent is gone
     config = ServerConfig(**json.loads(line))
     if config.spans_dir:
         tracing.start(config.spans_dir, "ps", config.index)
@@ -124,13 +119,10 @@ def main() -> None:
 
 
 def _accept_workers(channel: OpenChannel, config: ServerConfig) -> dict[int, Connection]:
-    listener = channel.listen()
-    try:
+    workers: dict[int, Connection] = {}
+    with closing(channel.listen()) as listener:
         print(json.dumps(listener.address), flush=True)
-        workers: dict[int, Connection] = {}
         accept_ranks(listener, range(config.workers), workers, time.monotonic() + config.join_s)
-    finally:
-        listener.close()
     return workers
 
 

@@ -150,7 +150,6 @@ class SynchronousServer(Server):
              <--- empty, or the reason of a failure    once all have pushed
                                             sum        in the order of the ranks: the same bits in any order of arrival
              <--- OK and the sum; or FAILED
-             <--- after FAILED: the reason  send
     """
 
     def __init__(self, index: int, connections: Mapping[int, Connection], within_s: float) -> None:
@@ -206,7 +205,6 @@ class AsynchronousServer(Server):
       the shard                     --->    receive
                                             sum        added to the pending sum of each worker
              <--- OK and this worker's pending sum; or FAILED
-             <--- after FAILED: the reason  send
 
     A worker waits only while the server adds its push. The parameters stay with the workers: a worker that applies -lr
     times each answer has the parameters of a server that applied -lr times each push at once, if the update is linear
