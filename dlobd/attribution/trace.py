@@ -406,8 +406,3 @@ class Attribution:
     intervals: tuple[Interval, ...]
     clips: tuple[Clip, ...]
     segments: Segments
-
-    @property
-    def unexplained_ns(self) -> int:
-        """Time inside layers that no evidence explains."""
-        return sum(layer.unexplained_ns for layer in self.layers)
