@@ -157,21 +157,10 @@ class Spans(Rows[Span]):
         cls, origin: Origin, kinds: Sequence[tuple[SpanKind, str]], start_ns: Ints, end_ns: Ints, **columns: Any
     ) -> Spans:
         """Return spans of one origin. Without a given column they have no wait, call, parent or attributes."""
-        none, zero, no = (
-            np.full_like(start_ns, NONE),
-            np.zeros_like(start_ns, np.int32),
-            np.zeros_like(start_ns, np.bool_),
-        )
         values: dict[str, Any] = {
-            "number": none,
-            "parent": none,
-            "call": none,
-            "truncated": no,
-            "unknown": no,
-            "origin": zero,
-            "kind": zero,
-            "wait": zero,
-            "attrs": zero,
+            **dict.fromkeys(("number", "parent", "call"), np.full_like(start_ns, NONE)),
+            **dict.fromkeys(("truncated", "unknown"), np.zeros_like(start_ns, np.bool_)),
+            **dict.fromkeys(("origin", "kind", "wait", "attrs"), np.zeros_like(start_ns, np.int32)),
             "resolution_ns": np.ones_like(start_ns),
             "released_ns": np.full_like(start_ns, NOT_RELEASED),
             "waits": [Wait()],
@@ -189,30 +178,20 @@ class Spans(Rows[Span]):
         blocks = blocks or [cls.of(())]
         first = np.cumsum([0, *map(len, blocks)])
 
-        def column(name: str) -> Any:
-            return np.concatenate([getattr(part, name) for part in blocks])
-
-        def shared(name: str, values: str) -> tuple[Codes, list[Any]]:
+        def shared(name: str, values: str) -> dict[str, Any]:
             before = np.cumsum([0, *(len(getattr(part, values)) for part in blocks)])
             places = [getattr(part, name) + np.int32(at) for part, at in zip(blocks, before, strict=False)]
-            return np.concatenate(places), [value for part in blocks for value in getattr(part, values)]
+            return {name: np.concatenate(places), values: [one for part in blocks for one in getattr(part, values)]}
 
-        origin, origins = shared("origin", "origins")
-        kind, kinds = shared("kind", "kinds")
-        wait, waits = shared("wait", "waits")
-        attrs, attributes = shared("attrs", "attributes")
         rows = [np.where(part.parent == NONE, NONE, part.parent + at) for part, at in zip(blocks, first, strict=False)]
+        columns: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in blocks]) for name in _COLUMNS}
         return cls(
-            **{name: column(name) for name in _COLUMNS},
+            **columns,
+            **shared("origin", "origins"),
+            **shared("kind", "kinds"),
+            **shared("wait", "waits"),
+            **shared("attrs", "attributes"),
             parent=np.concatenate(rows),
-            origin=origin,
-            kind=kind,
-            wait=wait,
-            attrs=attrs,
-            origins=origins,
-            kinds=kinds,
-            waits=waits,
-            attributes=attributes,
         )
 
     def __len__(self) -> int:
