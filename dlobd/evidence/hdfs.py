@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dlobd.evidence import rpc
-from dlobd.evidence.facts import BlockLocations, Checksums
+from dlobd.evidence.facts import Checksums
 from dlobd.evidence.log4j import LogLine
-from dlobd.spans import CLOSE_RETRY
+from dlobd.spans import CLOSE_RETRY, JsonMap
 
 # fields are separated by tabs, because a path may contain spaces
 _AUDIT = re.compile(r"allowed=\w+\t.*?cmd=([^\t]+)\tsrc=([^\t]+)\tdst=[^\t]+\t.*?proto=\w+")
@@ -107,7 +107,7 @@ class HdfsLife:
 
     _log: Callable[[str], list[LogLine]]
     _datanode_logs: Sequence[str]
-    _located: Mapping[str, BlockLocations]
+    _located: Mapping[str, JsonMap]  # path of each input file -> response to GET_BLOCK_LOCATIONS
     checksums: Checksums
 
     @cached_property
