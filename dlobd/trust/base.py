@@ -179,11 +179,8 @@ def passes(evidence: Evidence) -> int | None:
 
 def external(evidence: Evidence) -> str:
     """Return a doubt if the cluster is external."""
-    return (
-        "the cluster is external: its logs may be incomplete, and other users share it"
-        if evidence.topology.external
-        else ""
-    )
+    doubt = "the cluster is external: its logs may be incomplete, and other users share it"
+    return doubt if evidence.topology.external else ""
 
 
 def daemon_trouble(evidence: Evidence, *kinds: str) -> str:
