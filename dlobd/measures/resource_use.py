@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,8 @@ def _sampled(found: SampledHost, start_ns: int, end_ns: int) -> int:
     return max(0, min(end_ns, last_ns) - max(start_ns, first_ns))
 
 
-def _growth(counters: _Counters, start_ns: Ints, end_ns: Ints) -> dict[str, int | None]:
+def _growth(counters: _Counters, start_ns: Ints, end_ns: Ints) -> dict[str, Any]:
+    """Return the growth of each counter; None for a counter that a sample lacks."""
     return {name: counter.grown(start_ns, end_ns) if counter else None for name, counter in counters.items()}
 
 
@@ -82,16 +84,11 @@ def _host(found: SampledHost, counters: _Counters, window: Window) -> HostUse:
         cores=found.cores,
         memory_bytes=found.memory_bytes,
         sampled_ns=_sampled(found, *window),
-        cpu_busy_ns=grown["cpu_busy_ns"] or 0,
         cpu_stolen_ns=stolen.between(*window),
         processes_cpu_ns=sum(_cpu(process).between(*window) for process in found.processes),
         unseen_cpu_ns=_unseen_ns(found),
         memory_used_peak_bytes=max(sample.memory_bytes for sample in _within(found, window)),
-        disk_read_bytes=grown["disk_read_bytes"],
-        disk_written_bytes=grown["disk_written_bytes"],
-        loopback_bytes=grown["loopback_bytes"],
-        net_received_bytes=grown["net_received_bytes"] or 0,
-        net_sent_bytes=grown["net_sent_bytes"] or 0,
+        **grown,
     )
 
 
