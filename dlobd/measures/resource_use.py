@@ -22,8 +22,8 @@ from dlobd.record.resources import GpuUse, HostUse, LayerUse, ProcessUse, Resour
 OTHER = "other"
 """The role of an unidentified process, such as a shell."""
 
-_IO = ("disk_read_bytes", "disk_written_bytes", "loopback_bytes", "net_received_bytes", "net_sent_bytes")
-_COUNTERS = ("cpu_busy_ns", *_IO)
+IO = ("disk_read_bytes", "disk_written_bytes", "loopback_bytes", "net_received_bytes", "net_sent_bytes")
+_COUNTERS = ("cpu_busy_ns", *IO)
 _MAIN_CLASSES = {
     "org.apache.spark.executor.YarnCoarseGrainedExecutorBackend": "executor",
     "org.apache.spark.executor.CoarseGrainedExecutorBackend": "executor",
