@@ -6,11 +6,10 @@ from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.kinds import EVENT_LOG, EXECUTOR_LOG, WORKER_SPANS
 from dlobd.evidence.recorder import RecordedSpan
-from dlobd.trust.base import BUSY_NS, Compared, Facts, Rules, in_applications
+from dlobd.trust.base import BUSY_NS, NS_PER_MS, Compared, Facts, Rules, in_applications
 
 RULES = Rules()
 
-NS_PER_MS = 10**6
 ALLOWED_NS, ALLOWED_SHARE = 10 * NS_PER_MS, 0.01
 """Largest difference of a task. PySpark reads the wall clock, and some milliseconds before and after dlobd's marks."""
 

@@ -8,11 +8,9 @@ from dlobd.bundle.files import executor_key
 from dlobd.evidence.expected.kinds import DRIVER_LOG, EVENT_LOG
 from dlobd.evidence.topology import Placement
 from dlobd.tracing.clock import WallToMonotonic, stepped_ns
-from dlobd.trust.base import BUSY_NS, NS_PER_S, Compared, Facts, Rules, in_applications, unknown
+from dlobd.trust.base import BUSY_NS, NS_PER_MS, NS_PER_S, Compared, Facts, Rules, in_applications, unknown
 
 RULES = Rules()
-
-NS_PER_MS = 10**6
 
 SHARE = 0.01
 """Allowed difference of task seconds."""
