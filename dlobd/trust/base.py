@@ -103,7 +103,7 @@ class Rule:
             found = Compared(None, f"{found.message}; this may be harmless: {found.doubt}", found.left, found.right)
         verdict: Verdict = "unknown" if found.holds is None else "pass" if found.holds else "fail"
         left_source, right_source = self.sources
-        left, right = _json_number(found.left), _json_number(found.right)
+        left, right = json_number(found.left), json_number(found.right)
         return Check(self.code, verdict, found.message, left, left_source, right, right_source)
 
     @property
@@ -143,8 +143,8 @@ def in_applications(compare: Comparison) -> Comparison:
     return compared
 
 
-def _json_number(value: Number | None) -> Number | None:
-    """Replace NaN and infinity, which JSON lacks, with None; the message shows them."""
+def json_number(value: Number | None) -> Number | None:
+    """Replace NaN and infinity, which JSON lacks, with None; the message of a check shows them."""
     return value if value is not None and math.isfinite(value) else None
 
 
