@@ -34,9 +34,7 @@ AUDIT_LOG = "NN audit log"
 HeldNs = Callable[[RecordedSpan], int | None]
 
 
-def build(
-    evidence: Evidence, host: str, ranks: Sequence[Rank], resolve: Resolve, held_ns: HeldNs = lambda wait: None
-) -> list[Part]:
+def build(evidence: Evidence, host: str, ranks: Sequence[Rank], resolve: Resolve, held_ns: HeldNs) -> list[Part]:
     """Return the spans of the driver, and in cluster mode also those of spark-submit's own lane."""
     driver = LaneBuilder(DRIVER_LANE, Process(host, "driver", 0, evidence.window["pid"]))
     python = evidence.driver_process
