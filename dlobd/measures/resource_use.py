@@ -65,9 +65,10 @@ def _counter(found: SampledHost, name: str) -> Counter | None:
     return Counter(readings) if all(value is not None for _, value in readings) else None
 
 
-def _sampled(found: SampledHost, start_ns: int, end_ns: int) -> int:
+def _sampled(found: SampledHost, start_ns: Ints | int, end_ns: Ints | int) -> int:
+    """Return the part of intervals between the first and the last sample."""
     first_ns, last_ns = found.samples[0].at_ns, found.samples[-1].at_ns
-    return max(0, min(end_ns, last_ns) - max(start_ns, first_ns))
+    return int(np.maximum(0, np.minimum(end_ns, last_ns) - np.maximum(start_ns, first_ns)).sum())
 
 
 def _growth(counters: _Counters, start_ns: Ints, end_ns: Ints) -> dict[str, Any]:
@@ -100,8 +101,7 @@ def _within(found: SampledHost, window: Window) -> list[HostSample]:
 
 def _layer(found: SampledHost, counters: _Counters, gpus: Sequence[Counter], segments: Segments) -> LayerUse:
     start_ns, end_ns = segments.start_ns, segments.end_ns
-    first_ns, last_ns = found.samples[0].at_ns, found.samples[-1].at_ns
-    sampled_ns = int(np.maximum(0, np.minimum(end_ns, last_ns) - np.maximum(start_ns, first_ns)).sum())
+    sampled_ns = _sampled(found, start_ns, end_ns)
     grown = _growth(counters, start_ns, end_ns) if sampled_ns else dict.fromkeys(counters)
     cpu_busy_ns = grown["cpu_busy_ns"]
     gpu_busy_ns = sum(gpu.grown(start_ns, end_ns) for gpu in gpus)
