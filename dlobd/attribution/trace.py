@@ -133,14 +133,14 @@ class Spans(Rows[Span]):
                 attributes.append(span.attrs)
         numbered = np.cumsum([bool(span.attrs) for span in spans], dtype=np.int32)
         return cls(
-            origin=_codes([origins[Origin(span.lane, span.process, span.source, span.id)] for span in spans]),
+            origin=np.array([origins[Origin(s.lane, s.process, s.source, s.id)] for s in spans], np.int32),
             number=np.full(len(spans), NONE),
             parent=ints([NONE if s.parent is None else rows.get((s.lane, s.parent), NONE) for s in spans]),
-            kind=_codes([kinds[id(span.kind), span.detail][0] for span in spans]),
+            kind=np.array([kinds[id(span.kind), span.detail][0] for span in spans], np.int32),
             start_ns=ints([span.start_ns for span in spans]),
             end_ns=ints([span.end_ns for span in spans]),
             resolution_ns=ints([span.resolution_ns for span in spans]),
-            wait=_codes([waits[_wait(span)] for span in spans]),
+            wait=np.array([waits[_wait(span)] for span in spans], np.int32),
             released_ns=ints([NOT_RELEASED if span.released_ns is None else span.released_ns for span in spans]),
             call=ints([NONE if span.call is None else span.call for span in spans]),
             attrs=np.where([bool(span.attrs) for span in spans], numbered, 0).astype(np.int32),
@@ -274,10 +274,6 @@ class Spans(Rows[Span]):
 
 
 _COLUMNS = ("number", "start_ns", "end_ns", "resolution_ns", "released_ns", "call", "truncated", "unknown")
-
-
-def _codes(values: list[int]) -> Codes:
-    return np.array(values, np.int32)
 
 
 def _wait(span: Span) -> Wait:

@@ -157,16 +157,9 @@ class SpanLines:
         valid[again] = False
         rows = np.argsort(number, kind="stable")
         rows = rows[valid[rows]]
+        columns = id_, parent, start_ns, end_ns, call, kind, thread, wait, attrs
         found = RecordedSpans(
-            id=id_,
-            parent=parent,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            call=call,
-            kind=kind,
-            thread=thread,
-            wait=wait,
-            attrs=attrs,
+            *columns,
             truncated=np.isin(number, np.array(open_, np.int64)),
             kinds=list(self._kinds),
             threads=list(self._threads),
