@@ -207,13 +207,14 @@ class Evidence:
     @cached_property
     def topology(self) -> Topology:
         """The topology of the run. Raises BundleError if the job is missing or damaged."""
+        job = self.job
         # only the evidence of an external cluster has this REST record
         external = self.on_file(files.RM_ATTEMPTS) or files.RM_ATTEMPTS in self._documents.damaged
         by_hand = self._documents.has(files.WINDOW) and self.window.get("by_hand", False)
         # a user's script may have several SparkContexts; its last attempt counts
         drivers = [process for process in self._recorded if process.process.role == "driver"]
         ready = [i.attrs for i in drivers[-1].instants if i.name == kinds.SPARK_CONTEXT_READY] if drivers else []
-        return Topology.of(self.job, by_hand, external, [one["master"] for one in ready if one.get("master")])
+        return Topology.of(job, by_hand, external, [one["master"] for one in ready if one.get("master")])
 
     @cached_property
     def span_cost(self) -> facts.SpanCost | None:
