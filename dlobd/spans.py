@@ -257,9 +257,8 @@ SERIALISE_ROWS = SpanKind("serialise and deserialise rows", SPARK, BETWEEN_MARKS
 PYSPARK_LOOP = SpanKind("PySpark's loop", SPARK, BETWEEN_MARKS)  # around a function of batches
 WRITE_TO_JVM = SpanKind("write rows to JVM", SPARK, BETWEEN_MARKS)
 JVM_CALL = SpanKind("JVM: {}", SPARK, hidden_by=_PYTHON)  # a long call of py4j
-WAIT_FOR_STREAM = SpanKind(
-    "wait for stream: {}", SPARK, hidden_by=_PYTHON, cause=END_OF_STREAM
-)  # the method of the call
+# the variable part is the method of the call
+WAIT_FOR_STREAM = SpanKind("wait for stream: {}", SPARK, hidden_by=_PYTHON, cause=END_OF_STREAM)
 
 SPARK_ENV_STARTS = SpanKind("SparkEnv and UI start", SPARK, BETWEEN_MARKS, codes=_JVM)
 PREPARE_SUBMISSION = SpanKind("prepare submission", SPARK, BETWEEN_MARKS, codes=_JVM)
@@ -392,9 +391,8 @@ ALL_GATHER_ADDRESSES = SpanKind(
 TELL_PLACE = SpanKind("tell child its place", LAUNCHER)
 # the child waits for its rank and the addresses
 AWAIT_PLACE = SpanKind("await place", LAUNCHER, hidden_by=_PYTHON, waits_for=WAIT_FEEDER)
-WAIT_FOR_TRAINER = SpanKind(
-    "wait for trainer", SPARK, hidden_by=_PYTHON, waits_for=WAIT_TRAINER
-)  # a task waits for its trainer
+# a task waits for its trainer
+WAIT_FOR_TRAINER = SpanKind("wait for trainer", SPARK, hidden_by=_PYTHON, waits_for=WAIT_TRAINER)
 START_RANKS = SpanKind("start ranks", LAUNCHER)
 BARRIER = SpanKind("barrier", SPARK, hidden_by=_PYTHON, cause=BARRIER_POLL, rendezvous="barrier")  # of the script's
 TORCHRUN = SpanKind("torchrun", LAUNCHER, BETWEEN_MARKS, _PYTHON)  # the command, until its processes have ended

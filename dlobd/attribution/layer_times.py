@@ -53,11 +53,9 @@ def summed(
     # An uncertain boundary moves time between two layers: both are uncertain by it.
     turn = np.flatnonzero(layer[1:] != layer[:-1])
     at_ns, resolution_ns = edges_ns
-    if len(at_ns):
-        place = np.minimum(np.searchsorted(at_ns, segments.start_ns[turn + 1]), len(at_ns) - 1)
-        moved_ns = np.where(at_ns[place] == segments.start_ns[turn + 1], resolution_ns[place], 0)
-    else:
-        moved_ns = np.zeros(len(turn), np.int64)
+    place = np.searchsorted(at_ns, segments.start_ns[turn + 1])
+    is_edge = np.append(at_ns, NONE)[place] == segments.start_ns[turn + 1]
+    moved_ns = np.where(is_edge, np.append(resolution_ns, 0)[place], 0)
     sides = np.concatenate([layer[turn], layer[turn + 1]])
     uncertain_ns = _totals(sides, np.append(moved_ns, moved_ns), len(LAYERS) + 1)
     low = dict(zip(LAYERS, (total_ns - uncertain_ns).tolist(), strict=False))

@@ -99,17 +99,19 @@ class Lanes:
         base = columns.lane * self.stride - start_ns
         low, high = low + base, high + base
         rows = _outer_first(rows, low, high, depth)
-        around = _enclosing(low[rows], high[rows])
+        depths = _open_at_start(low[rows], high[rows])
+        around = _around(depths)  # the place of the span around each of them, if they nest
         crossing = rows[(around != NONE) & (high[rows] > high[rows][around])]
         if len(crossing):
             untidy[columns.lane[crossing]] = True
             rows = rows[~untidy[columns.lane[rows]]]
-            around = _enclosing(low[rows], high[rows])
-        pieces = Table(3)
-        for part in (self._edges(len(columns.lanes)), *_turns(rows, around, low, high, columns.resolution_ns)):
+            depths = _open_at_start(low[rows], high[rows])
+            around = _around(depths)
+        begins, pieces = np.arange(len(columns.lanes)) * self.stride, Table(3)
+        pieces.add(np.append(begins, begins + self.wall_ns), NONE, 0)  # the start and the end of each lane have no span
+        for part in _turns(rows, around, low, high, columns.resolution_ns):
             pieces.add(*part)
         clips = self._clips(columns, depth, lost_ns > 0, high - low, ~untidy[columns.lane])
-        depths = _open_at_start(low[rows], high[rows])
         self._nested: list[tuple[Ints, ...]] = [(rows, low[rows], high[rows], depths)]
         for lane in np.flatnonzero(untidy).tolist():
             table, nested, clips[lane] = self._by_loop(columns, lane)
@@ -149,12 +151,6 @@ class Lanes:
         piece = np.where(found, piece, NONE)
         until = np.minimum(self.at[piece + 1], position)
         return piece, np.where(found, until - lane * self.stride + self.start_ns, 0)
-
-    def _edges(self, lanes: int) -> tuple[Ints, Ints, Ints]:
-        """Return the start and the end of each lane, without a span."""
-        start = np.arange(lanes) * self.stride
-        at = np.concatenate([start, start + self.wall_ns])
-        return at, np.full(len(at), NONE), np.zeros(len(at), np.int64)
 
     def _clips(self, columns: Columns, depth: Ints, cut: Flags, kept_ns: Ints, tidy: Flags) -> dict[int, list[Clip]]:
         rows = np.flatnonzero((columns.truncated | cut) & tidy)
@@ -208,11 +204,6 @@ def _outer_first(rows: Ints, low: Ints, high: Ints, depth: Ints) -> Ints:
     some = rows[tied]
     rows[tied] = some[np.lexsort((some, depth[some], -high[some], low[some]))]
     return rows
-
-
-def _enclosing(low: Ints, high: Ints) -> Ints:
-    """Return the place of the span around each of the sorted spans, if they nest."""
-    return _around(_open_at_start(low, high))
 
 
 def _open_at_start(low: Ints, high: Ints) -> Ints:

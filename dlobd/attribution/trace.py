@@ -133,14 +133,14 @@ class Spans(Rows[Span]):
                 attributes.append(span.attrs)
         numbered = np.cumsum([bool(span.attrs) for span in spans], dtype=np.int32)
         return cls(
-            origin=_codes([origins[Origin(span.lane, span.process, span.source, span.id)] for span in spans]),
+            origin=np.array([origins[Origin(s.lane, s.process, s.source, s.id)] for s in spans], np.int32),
             number=np.full(len(spans), NONE),
             parent=ints([NONE if s.parent is None else rows.get((s.lane, s.parent), NONE) for s in spans]),
-            kind=_codes([kinds[id(span.kind), span.detail][0] for span in spans]),
+            kind=np.array([kinds[id(span.kind), span.detail][0] for span in spans], np.int32),
             start_ns=ints([span.start_ns for span in spans]),
             end_ns=ints([span.end_ns for span in spans]),
             resolution_ns=ints([span.resolution_ns for span in spans]),
-            wait=_codes([waits[_wait(span)] for span in spans]),
+            wait=np.array([waits[_wait(span)] for span in spans], np.int32),
             released_ns=ints([NOT_RELEASED if span.released_ns is None else span.released_ns for span in spans]),
             call=ints([NONE if span.call is None else span.call for span in spans]),
             attrs=np.where([bool(span.attrs) for span in spans], numbered, 0).astype(np.int32),
@@ -157,21 +157,10 @@ class Spans(Rows[Span]):
         cls, origin: Origin, kinds: Sequence[tuple[SpanKind, str]], start_ns: Ints, end_ns: Ints, **columns: Any
     ) -> Spans:
         """Return spans of one origin. Without a given column they have no wait, call, parent or attributes."""
-        none, zero, no = (
-            np.full_like(start_ns, NONE),
-            np.zeros_like(start_ns, np.int32),
-            np.zeros_like(start_ns, np.bool_),
-        )
         values: dict[str, Any] = {
-            "number": none,
-            "parent": none,
-            "call": none,
-            "truncated": no,
-            "unknown": no,
-            "origin": zero,
-            "kind": zero,
-            "wait": zero,
-            "attrs": zero,
+            **dict.fromkeys(("number", "parent", "call"), np.full_like(start_ns, NONE)),
+            **dict.fromkeys(("truncated", "unknown"), np.zeros_like(start_ns, np.bool_)),
+            **dict.fromkeys(("origin", "kind", "wait", "attrs"), np.zeros_like(start_ns, np.int32)),
             "resolution_ns": np.ones_like(start_ns),
             "released_ns": np.full_like(start_ns, NOT_RELEASED),
             "waits": [Wait()],
@@ -189,30 +178,20 @@ class Spans(Rows[Span]):
         blocks = blocks or [cls.of(())]
         first = np.cumsum([0, *map(len, blocks)])
 
-        def column(name: str) -> Any:
-            return np.concatenate([getattr(part, name) for part in blocks])
-
-        def shared(name: str, values: str) -> tuple[Codes, list[Any]]:
+        def shared(name: str, values: str) -> dict[str, Any]:
             before = np.cumsum([0, *(len(getattr(part, values)) for part in blocks)])
             places = [getattr(part, name) + np.int32(at) for part, at in zip(blocks, before, strict=False)]
-            return np.concatenate(places), [value for part in blocks for value in getattr(part, values)]
+            return {name: np.concatenate(places), values: [one for part in blocks for one in getattr(part, values)]}
 
-        origin, origins = shared("origin", "origins")
-        kind, kinds = shared("kind", "kinds")
-        wait, waits = shared("wait", "waits")
-        attrs, attributes = shared("attrs", "attributes")
         rows = [np.where(part.parent == NONE, NONE, part.parent + at) for part, at in zip(blocks, first, strict=False)]
+        columns: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in blocks]) for name in _COLUMNS}
         return cls(
-            **{name: column(name) for name in _COLUMNS},
+            **columns,
+            **shared("origin", "origins"),
+            **shared("kind", "kinds"),
+            **shared("wait", "waits"),
+            **shared("attrs", "attributes"),
             parent=np.concatenate(rows),
-            origin=origin,
-            kind=kind,
-            wait=wait,
-            attrs=attrs,
-            origins=origins,
-            kinds=kinds,
-            waits=waits,
-            attributes=attributes,
         )
 
     def __len__(self) -> int:
@@ -295,10 +274,6 @@ class Spans(Rows[Span]):
 
 
 _COLUMNS = ("number", "start_ns", "end_ns", "resolution_ns", "released_ns", "call", "truncated", "unknown")
-
-
-def _codes(values: list[int]) -> Codes:
-    return np.array(values, np.int32)
 
 
 def _wait(span: Span) -> Wait:
@@ -406,8 +381,3 @@ class Attribution:
     intervals: tuple[Interval, ...]
     clips: tuple[Clip, ...]
     segments: Segments
-
-    @property
-    def unexplained_ns(self) -> int:
-        """Time inside layers that no evidence explains."""
-        return sum(layer.unexplained_ns for layer in self.layers)

@@ -37,16 +37,11 @@ class WhatIf:
     """A trace that can be replayed. The nodes are numbered: first those in lanes, then entries into collectives."""
 
     def __init__(self, trace: Trace) -> None:
-        self.trace = trace
         self.columns = Columns(trace.spans)
         self.lanes = Lanes(self.columns, trace.start_ns, trace.end_ns)
         self._is_empty = not (self.lanes.wall_ns and len(self.columns))
         if not self._is_empty:
             self._build()
-
-    def wall_ns(self, retained: Retained) -> int:
-        """Return the duration of the window with the retained shares."""
-        return self.trace.wall_ns - self.saved_ns(retained)
 
     def saved_ns(self, retained: Retained) -> int:
         """Return an upper bound of the saved wall time; at least 0."""

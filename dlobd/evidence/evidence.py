@@ -207,17 +207,14 @@ class Evidence:
     @cached_property
     def topology(self) -> Topology:
         """The topology of the run. Raises BundleError if the job is missing or damaged."""
+        job = self.job
         # only the evidence of an external cluster has this REST record
         external = self.on_file(files.RM_ATTEMPTS) or files.RM_ATTEMPTS in self._documents.damaged
         by_hand = self._documents.has(files.WINDOW) and self.window.get("by_hand", False)
-        return Topology.of(self.job, by_hand, external, self._masters)
-
-    @cached_property
-    def _masters(self) -> list[str]:
-        """The masters of the SparkContexts of a user's script, in the last attempt of the driver."""
+        # a user's script may have several SparkContexts; its last attempt counts
         drivers = [process for process in self._recorded if process.process.role == "driver"]
-        instants = drivers[-1].instants if drivers else ()
-        return [i.attrs["master"] for i in instants if i.name == kinds.SPARK_CONTEXT_READY and i.attrs.get("master")]
+        ready = [i.attrs for i in drivers[-1].instants if i.name == kinds.SPARK_CONTEXT_READY] if drivers else []
+        return Topology.of(job, by_hand, external, [one["master"] for one in ready if one.get("master")])
 
     @cached_property
     def span_cost(self) -> facts.SpanCost | None:
@@ -407,11 +404,6 @@ class Evidence:
         return resources.read(reading.lines(self.path / files.RESOURCES))
 
     @cached_property
-    def markers(self) -> dict[str, str]:
-        """Name of each marker file of the ranks -> its text."""
-        return self._documents.get(files.MARKERS, {})
-
-    @cached_property
     def results(self) -> dict[int, facts.RankResult]:
         """Rank -> the content of its done-marker."""
         found = [result for result in self._results.values() if not isinstance(result, Damaged)]
@@ -419,8 +411,9 @@ class Evidence:
 
     @cached_property
     def _results(self) -> dict[str, facts.RankResult | Damaged]:
-        markers = {name: text for name, text in self.markers.items() if name.startswith("rank-")}
-        return {name: reading.parse_json(text, facts.RankResult, infinite=True) for name, text in markers.items()}
+        markers: dict[str, str] = self._documents.get(files.MARKERS, {})
+        of_ranks = {name: text for name, text in markers.items() if name.startswith("rank-")}
+        return {name: reading.parse_json(text, facts.RankResult, infinite=True) for name, text in of_ranks.items()}
 
     def on_file(self, name: str) -> bool:
         """Return True if the bundle has a regular file of that name."""

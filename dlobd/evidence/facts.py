@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, TypeVar
 
 from dlobd.bundle import files, reading
-from dlobd.bundle.reading import Damaged, Missing
+from dlobd.bundle.reading import Damaged, Members, Missing
 from dlobd.errors import BundleError
 from dlobd.network.verdict.evidence import Snapshot
 from dlobd.record.resources import PageCache
@@ -123,38 +123,6 @@ class Daemon(TypedDict):
     alive: bool
 
 
-class Block(TypedDict):
-    """The ID of an HDFS block."""
-
-    blockId: int
-
-
-class DataNode(TypedDict):
-    """The address of a DataNode with a replica."""
-
-    ipAddr: str
-
-
-class LocatedBlock(TypedDict):
-    """One block of a file and the DataNodes that have it."""
-
-    block: Block
-    locations: list[DataNode]
-
-
-class LocatedBlocks(TypedDict):
-    """Length and blocks of one file."""
-
-    fileLength: int
-    locatedBlocks: list[LocatedBlock]
-
-
-class BlockLocations(TypedDict):
-    """WebHDFS's response to GET_BLOCK_LOCATIONS."""
-
-    LocatedBlocks: LocatedBlocks
-
-
 class Checksums(TypedDict):
     """Checksums by path: of the local files at staging, and of HDFS after the run."""
 
@@ -207,6 +175,11 @@ class RankResult(TypedDict):
     evaluations: NotRequired[list[Evaluation] | None]
 
 
+_DATANODE: Any = Members({"ipAddr": str})
+_BLOCK: Any = Members({"block": Members({"blockId": int}), "locations": list[_DATANODE]})
+_BLOCK_LOCATIONS: Any = Members({"LocatedBlocks": Members({"fileLength": int, "locatedBlocks": list[_BLOCK]})})
+"""WebHDFS's response to GET_BLOCK_LOCATIONS."""
+
 DOCUMENTS: dict[str, Any] = {
     files.WINDOW: Window,
     files.JOB: OwnJob | GenerationJob | TrainingJob,
@@ -216,7 +189,7 @@ DOCUMENTS: dict[str, Any] = {
     files.PAGE_CACHE: PageCache,
     files.ENVIRONMENT_CACHE: dict[str, BeforeAndAfter],
     files.MARKERS: dict[str, str],
-    files.BLOCKS: dict[str, BlockLocations],
+    files.BLOCKS: dict[str, _BLOCK_LOCATIONS],
     files.HOSTS: dict[str, str],
     files.CLIENT_INTERFACES: Snapshot,
     files.CHECKSUMS: Checksums,

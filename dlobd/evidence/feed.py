@@ -12,15 +12,20 @@ from dlobd.columns import NONE, Ints, places
 from dlobd.evidence.recorded_spans import RecordedSpans
 
 
-def given_ns(gets: RecordedSpans, puts: Sequence[RecordedSpans]) -> tuple[Ints, Ints]:
-    """Return for each get the end of its block's put, with its error; NONE from a get of unknown size on."""
-    return _passed([gets], puts, 0)
+def passed_ns(own: Sequence[RecordedSpans], others: Sequence[RecordedSpans], slack_bytes: int = 0) -> tuple[Ints, Ints]:
+    """Return for each transfer the time at which the other side had transferred as many bytes, less the slack; and the
+    error of this time. The time is 0 if that was always so, and NONE from a transfer of unknown size on.
 
-
-def room_ns(puts: Sequence[RecordedSpans], gets: Sequence[RecordedSpans], capacity_bytes: int) -> tuple[Ints, Ints]:
-    """Return for each put the time at which the pipe had room for its block, with its error. The time is 0 if it always
-    had, and NONE if it is unknown."""
-    return _passed(puts, gets, capacity_bytes)
+    For a get it is the end of its block's put. For a put, with the capacity of the pipe as the slack, the pipe has room
+    from that time on."""
+    (ends_ns, errors_ns, amounts, _), (_, _, needed, place) = _known(others), _known(own)
+    moved, none = np.cumsum(amounts), needed == 0  # a get of nothing saw the end of the feed
+    needed = np.cumsum(needed) - slack_bytes
+    index = np.searchsorted(moved, needed)
+    found, error_ns = np.full(sum(map(len, own)), NONE), np.zeros(sum(map(len, own)), np.int64)
+    found[place] = np.where(none, NONE, np.where(needed <= 0, 0, np.append(ends_ns, NONE)[index]))
+    error_ns[place] = np.append(errors_ns, 0)[index]
+    return found, error_ns
 
 
 def without_reads(spans: RecordedSpans) -> Ints:
@@ -36,19 +41,6 @@ def without_reads(spans: RecordedSpans) -> Ints:
     ends = np.insert(reads.start_ns[inside], np.cumsum(sizes), tasks.end_ns)
     found = np.stack([begins, ends], axis=1)[begins < ends]
     return found[np.argsort(found[:, 0], kind="stable")]
-
-
-def _passed(own: Sequence[RecordedSpans], others: Sequence[RecordedSpans], slack_bytes: int) -> tuple[Ints, Ints]:
-    """Return for each transfer the time at which the other side had transferred as many bytes, less the slack; and the
-    error of this time."""
-    (ends_ns, errors_ns, amounts, _), (_, _, needed, place) = _known(others), _known(own)
-    moved, none = np.cumsum(amounts), needed == 0  # a get of nothing saw the end of the feed
-    needed = np.cumsum(needed) - slack_bytes
-    index = np.searchsorted(moved, needed)
-    found, error_ns = np.full(sum(map(len, own)), NONE), np.zeros(sum(map(len, own)), np.int64)
-    found[place] = np.where(none, NONE, np.where(needed <= 0, 0, np.append(ends_ns, NONE)[index]))
-    error_ns[place] = np.append(errors_ns, 0)[index]
-    return found, error_ns
 
 
 def _known(parts: Sequence[RecordedSpans]) -> tuple[Ints, Ints, Ints, Ints]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dlobd.evidence import rpc
-from dlobd.evidence.facts import BlockLocations, Checksums
+from dlobd.evidence.facts import Checksums
 from dlobd.evidence.log4j import LogLine
-from dlobd.spans import CLOSE_RETRY
+from dlobd.spans import CLOSE_RETRY, JsonMap
 
 # fields are separated by tabs, because a path may contain spaces
-_AUDIT = re.compile(r"allowed=(\w+)\t.*?cmd=([^\t]+)\tsrc=([^\t]+)\tdst=([^\t]+)\t.*?proto=(\w+)")
+_AUDIT = re.compile(r"allowed=\w+\t.*?cmd=([^\t]+)\tsrc=([^\t]+)\tdst=[^\t]+\t.*?proto=\w+")
 _TRACE = re.compile(
     r"bytes: (\d{1,19}), op: (HDFS_\w+), cliID: (\S+), offset: (\d+), "
     r".*blockid: \S*?:?(blk_\d+)_\d+, duration\(ns\): (\d{1,19})"
@@ -26,8 +26,6 @@ class Audit:
     at_ns: int
     command: str
     path: str
-    target: str
-    protocol: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ def audits(lines: Iterable[LogLine]) -> Iterator[Audit]:
     """Yield the operations in the NameNode's audit log."""
     for line in lines:
         if match := _AUDIT.search(line.message):
-            yield Audit(line.at_ns, match[2], match[3], match[4], match[5])
+            yield Audit(line.at_ns, match[1], match[2])
 
 
 def removed(audits: Iterable[Audit], path: str, until_ns: int) -> bool:
@@ -109,7 +107,7 @@ class HdfsLife:
 
     _log: Callable[[str], list[LogLine]]
     _datanode_logs: Sequence[str]
-    _located: Mapping[str, BlockLocations]
+    _located: Mapping[str, JsonMap]  # path of each input file -> response to GET_BLOCK_LOCATIONS
     checksums: Checksums
 
     @cached_property

@@ -42,11 +42,6 @@ class RecordedSpan:
         return found[0] if found else None
 
     @property
-    def is_step(self) -> bool:
-        """True for a whole training step, the first step included."""
-        return self.layer == TENSORFLOW and self.call is not None and self.rendezvous in ("", kinds.STEP_RENDEZVOUS)
-
-    @property
     def is_divided(self) -> bool:
         """True for a task in a Python worker with the sums of its parts."""
         parts = [self.attrs.get(name, -1) for name in ("read_ns", "serialise_ns", "write_ns")]

@@ -1,6 +1,5 @@
 """Reads the files of `dlobd.run.resource_sampler` into counters over time. A file may be truncated."""
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 
 from dlobd.bundle import reading
 from dlobd.bundle.reading import Members
-from dlobd.columns import Ints, scaled
+from dlobd.columns import Ints, ints, scaled
 from dlobd.spans import JsonMap
 
 LOOPBACK = "lo"
@@ -96,24 +95,14 @@ class Counter:
     """A counter, interpolated between its readings. A lower reading means that the counter restarted from 0."""
 
     def __init__(self, readings: Iterable[tuple[int, int]]) -> None:
-        self._times: list[int] = []
-        self._values: list[int] = []
+        times_ns, values = [], []
         before = total = 0
         for at_ns, value in readings:
             total += value - before if value >= before else value
             before = value
-            self._times.append(at_ns)
-            self._values.append(total)
-
-    def at(self, at_ns: int) -> int:
-        """Return the value at a time; 0 if it was never read."""
-        after = bisect_right(self._times, at_ns)
-        if after == 0:
-            return self._values[0] if self._values else 0
-        if after == len(self._times):
-            return self._values[-1]
-        t0, t1, v0, v1 = *self._times[after - 1 : after + 1], *self._values[after - 1 : after + 1]
-        return v0 + (v1 - v0) * (at_ns - t0) // (t1 - t0)
+            times_ns.append(at_ns)
+            values.append(total)
+        self._times_ns, self._values = ints(times_ns), ints(values)
 
     def grown(self, start_ns: Ints, end_ns: Ints) -> int:
         """Return the sum of the growths in intervals."""
@@ -121,10 +110,10 @@ class Counter:
 
     def values(self, at_ns: Ints) -> Ints:
         """Return the value at each time; 0 if it was never read."""
-        if not self._times:
+        times_ns, values = self._times_ns, self._values
+        if not len(times_ns):
             return np.zeros_like(at_ns)
-        times_ns, values = np.array(self._times, np.int64), np.array(self._values, np.int64)
-        before = np.clip(np.searchsorted(times_ns, at_ns, "right") - 1, 0, max(0, len(times_ns) - 2))
+        before = np.maximum(0, np.searchsorted(times_ns, at_ns, "right") - 1)
         after = np.minimum(before + 1, len(times_ns) - 1)
         length_ns = np.maximum(1, times_ns[after] - times_ns[before])
         passed_ns = np.clip(at_ns - times_ns[before], 0, length_ns)
@@ -132,7 +121,7 @@ class Counter:
 
     def between(self, start_ns: int, end_ns: int) -> int:
         """Return the growth in an interval. The growths of adjacent intervals sum exactly to that of their union."""
-        return self.at(end_ns) - self.at(start_ns)
+        return self.grown(np.array([start_ns]), np.array([end_ns]))
 
 
 def read(lines: Iterable[str]) -> SampledHost | None:

@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from dlobd.bundle import reading
 from dlobd.bundle.reading import Damaged
-from dlobd.columns import NONE, Codes, Flags, Ints, Numbers
+from dlobd.columns import NONE, Codes, Ints, Numbers
 from dlobd.evidence.recorded_spans import RecordedSpans, Wait
 from dlobd.layers import LAYERS
 from dlobd.spans import JsonMap
@@ -150,23 +150,16 @@ class SpanLines:
         id_, parent, start_ns, end_ns, call, number = (np.concatenate(column) for column in zip(*integers, strict=True))
         kind, thread, wait, attrs = (np.concatenate(column) for column in zip(*codes, strict=True))
         parsed = [self._parsed(raw) for raw in self._attrs]
-        valid = _flags([layer in LAYERS for layer, _ in self._kinds])[kind] & (end_ns < MAX_NS)
-        valid &= ~_flags([isinstance(one, Damaged) for one in parsed])[attrs]
+        valid = np.array([layer in LAYERS for layer, _ in self._kinds], np.bool_)[kind] & (end_ns < MAX_NS)
+        valid &= ~np.array([isinstance(one, Damaged) for one in parsed], np.bool_)[attrs]
         order = np.lexsort((number, id_))
         again = order[1:][id_[order[1:]] == id_[order[:-1]]]
         valid[again] = False
         rows = np.argsort(number, kind="stable")
         rows = rows[valid[rows]]
+        columns = id_, parent, start_ns, end_ns, call, kind, thread, wait, attrs
         found = RecordedSpans(
-            id=id_,
-            parent=parent,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            call=call,
-            kind=kind,
-            thread=thread,
-            wait=wait,
-            attrs=attrs,
+            *columns,
             truncated=np.isin(number, np.array(open_, np.int64)),
             kinds=list(self._kinds),
             threads=list(self._threads),
@@ -195,7 +188,3 @@ def _wait(key: tuple[Any, ...]) -> Wait:
     names = ("waits_for", "released_ns", "cause", "cause_period_ns")
     details: Any = {name: value for name, value in zip(names, key, strict=False) if value is not UNSET}
     return details, key[-1]
-
-
-def _flags(values: list[bool]) -> Flags:
-    return np.array(values, np.bool_)

@@ -83,25 +83,33 @@ Advice = Mapping[str, Condition]
 
 
 @dataclass(frozen=True, slots=True)
+class WallShare:
+    """The wall time of a cause, such as a selection of spans, and the uncertainty of its boundaries.
+
+    evidence: one line for each of the largest times of spans: layer, span, time, quality and source.
+    """
+
+    ns: int
+    uncertain_ns: int
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A finding before its bound is computed by a replay; see `dlobd.record.run.Finding`.
 
     remedy: change that helps each run with the finding; empty if there is only advice.
-    retain: retained share of each span; None: `saves_ns` is the bound, because the cause is not a set of spans.
-    uncertain_ns: uncertainty of the boundaries of the removed time.
+    retain: retained share of each span; None: all of `share` is the bound, because the cause is not a set of spans.
     """
 
     finding: str
     layer: str
     says: str
-    ns: int
-    evidence: tuple[str, ...]
+    share: WallShare
     remedy: str
     unless: str
     advice: Advice = field(default_factory=dict)
     retain: Retained | None = None
-    saves_ns: int = 0
-    uncertain_ns: int = 0
 
 
 Finder = Callable[[Context], Candidate | None]
@@ -118,16 +126,6 @@ class Wanted:
         """Return shares that keep `kept / of` of the selected time."""
         kept, of = np.broadcast_to(kept, self.own.shape), np.broadcast_to(of, self.own.shape)
         return Retained(np.where(self.own, kept, of), np.where(self.waits, kept, of), of)
-
-
-@dataclass(frozen=True, slots=True)
-class WallShare:
-    """The wall time of a selection of spans. `evidence`: one line for each of the largest times: layer, span, time,
-    quality and source."""
-
-    ns: int
-    uncertain_ns: int
-    evidence: tuple[str, ...]
 
 
 def wall_share(context: Context, wanted: Wanted, keeps_core_waits: bool = False) -> WallShare:

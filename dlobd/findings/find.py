@@ -12,7 +12,7 @@ import numpy as np
 from dlobd.attribution.columns import Columns
 from dlobd.bundle import files, noise
 from dlobd.columns import NONE, Covered, ends_of_runs
-from dlobd.findings.base import Candidate, Context, Finder, Wanted, duration, wall_share
+from dlobd.findings.base import Candidate, Context, Finder, WallShare, Wanted, duration, wall_share
 from dlobd.findings.rules import RULES, Rule, S, on_yarn, training_without
 from dlobd.measures.environment_cache import TENSORFLOW, in_memory, not_warm
 from dlobd.record.run import Finding
@@ -70,12 +70,10 @@ def checkpoints(context: Context) -> Candidate | None:
         "checkpoints",
         "tensorflow",
         f"{count} stopped training for {context.time(share.ns)}, with a median of {duration(usual_ns)}.",
-        share.ns,
-        share.evidence,
+        share,
         "checkpoint less often: raise checkpoint_every_steps",
         "HDFS was slow; then see the findings hdfs-data, name-node and close-retry first",
         retain=wanted.retained(kept_ns, length_ns),
-        uncertain_ns=share.uncertain_ns,
     )
 
 
@@ -86,7 +84,8 @@ def cold_start(context: Context) -> Candidate | None:
     cold = next((part for part in parts if part.part == TENSORFLOW), None)
     if cold is None or (candidate := COLD(context)) is None:
         return None
-    return replace(candidate, evidence=(*candidate.evidence, f"{cold.part}: {in_memory(cold)} were in the page cache"))
+    line = f"{cold.part}: {in_memory(cold)} were in the page cache"
+    return replace(candidate, share=replace(candidate.share, evidence=(*candidate.share.evidence, line)))
 
 
 def straggler(context: Context) -> Candidate | None:
@@ -101,20 +100,18 @@ def straggler(context: Context) -> Candidate | None:
     if Fraction(ns, sum(late.values())) < MOST:
         return None
     host = next(origin.process.host for origin in context.trace.spans.origins if origin.lane == lane)
+    evidence = (
+        f"{lane} on {host} was the last of all ranks at {times[lane]} of {groups} collectives",
+        f"{lane} caused {ns / 1e9:.3f} of the {sum(late.values()) / 1e9:.3f} s that ranks waited for the last rank",
+    )
     return Candidate(
         "straggler",
         "tensorflow",
         f"The other ranks waited {context.time(ns)} for {lane}.",
-        ns,
-        (
-            f"{lane} on {host} was the last of all ranks at {times[lane]} of {groups} collectives",
-            f"{lane} caused {ns / 1e9:.3f} of the {sum(late.values()) / 1e9:.3f} s that ranks waited for the last rank",
-        ),
+        WallShare(ns, uncertain[lane], evidence),
         f"check cores, disk, memory and other processes of {host}, the node of {lane}",
         f"{lane} waited for its input or has more samples, or another rank is late in the next run",
         {'use an exchange without waits (exchange = "ps-async")': training_without(exchange="ps-async")},
-        saves_ns=ns,
-        uncertain_ns=uncertain[lane],
     )
 
 
@@ -171,12 +168,10 @@ def short_steps(context: Context) -> Candidate | None:
         "short-steps",
         "tensorflow",
         f"{count} steps with a median of {max(medians) / 1e6:.2f} ms took {context.time(share.ns)}.",
-        share.ns,
-        share.evidence,
+        share,
         f"use batch_size = {LARGER * batch_size} instead of {batch_size}, and adapt the learning rate",
         "accuracy falls with fewer steps, or steps of a larger batch take proportionally longer",
         retain=wanted.retained(1, LARGER),
-        uncertain_ns=share.uncertain_ns,
     )
 
 
@@ -186,23 +181,21 @@ def contention(context: Context) -> Candidate | None:
     if waits is None or not waits.held_up_ns:
         return None
     whole, held_up_ns = waits.whole, waits.held_up_ns
+    evidence = (
+        f"other processes used {(waits.foreign_cpu_ns or 0) / 1e9:.1f} s of CPU time (/proc, sampled)",
+        f"schedstat: {whole.waiting_ns / 1e9:.1f} s waiting for cores, at least {whole.waiting_lo_ns / 1e9:.1f} s",
+    )
     return Candidate(
         "contention",
         "client",
         f"Other processes on the machine kept this run waiting for cores for {context.time(held_up_ns)}.",
-        held_up_ns,
-        (
-            f"other processes used {(waits.foreign_cpu_ns or 0) / 1e9:.1f} s of CPU time (/proc, sampled)",
-            f"schedstat: {whole.waiting_ns / 1e9:.1f} s waiting for cores, at least {whole.waiting_lo_ns / 1e9:.1f} s",
-        ),
+        WallShare(held_up_ns, max(0, whole.waiting_ns - whole.waiting_lo_ns), evidence),
         "stop other work on these nodes",
         "those processes belong to your job, but are no children of its processes",
         {
             "limit the CPU of other YARN containers with cgroups "
             "(yarn.nodemanager.linux-container-executor.cgroups.strict-resource-usage=true)": on_yarn
         },
-        saves_ns=held_up_ns,
-        uncertain_ns=max(0, whole.waiting_ns - whole.waiting_lo_ns),
     )
 
 
@@ -230,11 +223,12 @@ def findings(context: Context) -> list[Finding]:
         advice = [text for text, helps in found.advice.items() if helps(context)]
         if not (remedy := "; or ".join(filter(None, [found.remedy, *advice]))):
             continue
-        most_ns = min(found.saves_ns, context.trace.wall_ns)
+        share = found.share
+        most_ns = min(share.ns, context.trace.wall_ns)
         saves_ns = most_ns if found.retain is None else context.what_if.saved_ns(found.retain)
-        lo_ns = saves_ns - found.uncertain_ns
+        lo_ns = saves_ns - share.uncertain_ns
         if saves_ns >= WORTH_NS and lo_ns > 0:
-            shared = {name: getattr(found, name) for name in ("finding", "layer", "says", "ns", "evidence", "unless")}
-            loud = lo_ns > noise_ns
-            rows.append(Finding(**shared, saves_ns=saves_ns, lo_ns=lo_ns, above_noise=loud, remedy=remedy))
+            saving = saves_ns, lo_ns, lo_ns > noise_ns
+            about = found.finding, found.layer, found.says, share.ns
+            rows.append(Finding(*about, *saving, share.evidence, remedy, found.unless))
     return sorted(rows, key=lambda row: (not row.above_noise, -row.saves_ns, row.finding))

@@ -84,13 +84,11 @@ class Rule:
             self.finding,
             self.layer,
             self.sentence.format(time=context.time(share.ns)),
-            share.ns,
-            share.evidence,
+            share,
             self.remedy,
             self.unless,
             self.advice,
             wanted.retained(kept, of),
-            uncertain_ns=share.uncertain_ns,
         )
 
     def _wanted(self, context: Context) -> Wanted:

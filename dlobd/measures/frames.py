@@ -269,14 +269,11 @@ def _passed(row: LayerWaits | None, ns: int) -> dict[str, int | None]:
     return {name: getattr(row, name) for name in names}
 
 
-_IO = ("disk_read_bytes", "disk_written_bytes", "loopback_bytes", "net_received_bytes", "net_sent_bytes")
-
-
 def _host_rows(found: SampledHost) -> Iterator[Row]:
     for sample in found.samples:
         gpus = [gpu for gpu in sample.gpus if gpu]
         yield {
-            **{name: getattr(sample, name) for name in ("at_ns", "memory_bytes", *_IO)},
+            **{name: getattr(sample, name) for name in ("at_ns", "memory_bytes", *resource_use.IO)},
             "host": found.host,
             "role": "host",
             "index": 0,

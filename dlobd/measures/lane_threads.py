@@ -69,22 +69,21 @@ class Carriers:
         self._recorded = [process for process in evidence.processes if process.uses]
         self._by_role: dict[tuple[str, int], list[Sequence[Reading]]] = defaultdict(list)
         self._carriers: dict[tuple[str, int] | Process, Carrier] = {}
-        matched: dict[int, SampledProcess] = {}
+        self._matched: dict[int, SampledProcess] = {}
         for recorded in self._recorded:
             if twin := self._twin(recorded):
-                matched[id(recorded)] = twin
+                self._matched[id(recorded)] = twin
             who = recorded.process
             readings = _readings(twin, recorded)
             self._carriers[who] = Carrier([readings])
             if who.role == "driver":
                 self._by_role["driver", 0].append(readings)
-        twins = set(map(id, matched.values()))
+        twins = set(map(id, self._matched.values()))
         self._alone = [row for row in self._sampled if id(row[0]) not in twins]
         for process, role, index in self._alone:
             self._by_role[role, index].append(_readings(process, None))
         if evidence.topology.driver_in_container:  # the ApplicationMaster's JVM is the driver's
             self._by_role["driver", 0] += self._by_role["application-master", 0]
-        self._matched = matched
         for key, several in self._by_role.items():
             self._carriers[key] = Carrier(several)
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,8 @@ from dlobd.record.resources import GpuUse, HostUse, LayerUse, ProcessUse, Resour
 OTHER = "other"
 """The role of an unidentified process, such as a shell."""
 
-_IO = ("disk_read_bytes", "disk_written_bytes", "loopback_bytes", "net_received_bytes", "net_sent_bytes")
-_COUNTERS = ("cpu_busy_ns", *_IO)
+IO = ("disk_read_bytes", "disk_written_bytes", "loopback_bytes", "net_received_bytes", "net_sent_bytes")
+_COUNTERS = ("cpu_busy_ns", *IO)
 _MAIN_CLASSES = {
     "org.apache.spark.executor.YarnCoarseGrainedExecutorBackend": "executor",
     "org.apache.spark.executor.CoarseGrainedExecutorBackend": "executor",
@@ -64,12 +65,14 @@ def _counter(found: SampledHost, name: str) -> Counter | None:
     return Counter(readings) if all(value is not None for _, value in readings) else None
 
 
-def _sampled(found: SampledHost, start_ns: int, end_ns: int) -> int:
+def _sampled(found: SampledHost, start_ns: Ints | int, end_ns: Ints | int) -> int:
+    """Return the part of intervals between the first and the last sample."""
     first_ns, last_ns = found.samples[0].at_ns, found.samples[-1].at_ns
-    return max(0, min(end_ns, last_ns) - max(start_ns, first_ns))
+    return int(np.maximum(0, np.minimum(end_ns, last_ns) - np.maximum(start_ns, first_ns)).sum())
 
 
-def _growth(counters: _Counters, start_ns: Ints, end_ns: Ints) -> dict[str, int | None]:
+def _growth(counters: _Counters, start_ns: Ints, end_ns: Ints) -> dict[str, Any]:
+    """Return the growth of each counter; None for a counter that a sample lacks."""
     return {name: counter.grown(start_ns, end_ns) if counter else None for name, counter in counters.items()}
 
 
@@ -82,16 +85,11 @@ def _host(found: SampledHost, counters: _Counters, window: Window) -> HostUse:
         cores=found.cores,
         memory_bytes=found.memory_bytes,
         sampled_ns=_sampled(found, *window),
-        cpu_busy_ns=grown["cpu_busy_ns"] or 0,
         cpu_stolen_ns=stolen.between(*window),
         processes_cpu_ns=sum(_cpu(process).between(*window) for process in found.processes),
         unseen_cpu_ns=_unseen_ns(found),
         memory_used_peak_bytes=max(sample.memory_bytes for sample in _within(found, window)),
-        disk_read_bytes=grown["disk_read_bytes"],
-        disk_written_bytes=grown["disk_written_bytes"],
-        loopback_bytes=grown["loopback_bytes"],
-        net_received_bytes=grown["net_received_bytes"] or 0,
-        net_sent_bytes=grown["net_sent_bytes"] or 0,
+        **grown,
     )
 
 
@@ -103,8 +101,7 @@ def _within(found: SampledHost, window: Window) -> list[HostSample]:
 
 def _layer(found: SampledHost, counters: _Counters, gpus: Sequence[Counter], segments: Segments) -> LayerUse:
     start_ns, end_ns = segments.start_ns, segments.end_ns
-    first_ns, last_ns = found.samples[0].at_ns, found.samples[-1].at_ns
-    sampled_ns = int(np.maximum(0, np.minimum(end_ns, last_ns) - np.maximum(start_ns, first_ns)).sum())
+    sampled_ns = _sampled(found, start_ns, end_ns)
     grown = _growth(counters, start_ns, end_ns) if sampled_ns else dict.fromkeys(counters)
     cpu_busy_ns = grown["cpu_busy_ns"]
     gpu_busy_ns = sum(gpu.grown(start_ns, end_ns) for gpu in gpus)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from dlobd.evidence.event_log import TaskMetrics
+from dlobd.evidence.event_log import EventLog, TaskMetrics
 from dlobd.record.resources import SparkMetrics, StageMetrics
 from dlobd.spans import JsonMap
 
@@ -80,22 +80,22 @@ LARGEST = ("resultSize", "peakExecutionMemory")
 """Metrics with the maximum over stages as the value of a run."""
 
 
-def spark_metrics(tasks: Sequence[TaskMetrics], calls: Mapping[tuple[int, int], str]) -> SparkMetrics | None:
-    """Return the member `spark_metrics` of run.json; None without an ended task. `calls`: by stage ID and attempt."""
+def spark_metrics(log: EventLog) -> SparkMetrics | None:
+    """Return the member `spark_metrics` of run.json; None without an ended task."""
     by_stage: dict[tuple[int, int], list[TaskMetrics]] = defaultdict(list)
-    for task in tasks:
+    for task in log.tasks:
         by_stage[task.stage].append(task)
     if not by_stage:
         return None
-    stages = tuple(_stage(stage, members, calls.get(stage)) for stage, members in sorted(by_stage.items()))
+    stages = tuple(_stage(stage, members, log.stage_calls.get(stage)) for stage, members in sorted(by_stage.items()))
     total = {
         name: (max if name in LARGEST else sum)([stage.metrics[name] for stage in stages])
         for name in ("numTasks", *METRICS)
     }
-    elapsed_ms = max(task.finish_ms for task in tasks) - min(task.launch_ms for task in tasks)
+    elapsed_ms = max(task.finish_ms for task in log.tasks) - min(task.launch_ms for task in log.tasks)
     return SparkMetrics(
         metrics={"numStages": len(stages), "elapsedTime": elapsed_ms, **total},
-        failed_tasks=sum(not task.ok for task in tasks),
+        failed_tasks=sum(not task.ok for task in log.tasks),
         skew_ns=sum(stage.skew_ns for stage in stages),
         stages=stages,
     )

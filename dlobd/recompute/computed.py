@@ -1,6 +1,5 @@
 """Computes the members of run.json that follow from a bundle's evidence. Pure."""
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +31,7 @@ from dlobd.measures.spark_metrics import spark_metrics
 from dlobd.measures.throughput import throughput
 from dlobd.measures.transport import planes
 from dlobd.recompute.limits import Parts
-from dlobd.record.resources import PageCache, SparkMetrics
+from dlobd.record.resources import PageCache
 from dlobd.record.run import (
     Check,
     Computed,
@@ -49,7 +48,7 @@ from dlobd.schema import Clip, Event, OwnJob, Runnable, Status
 from dlobd.timeline import hdfs_use
 from dlobd.timeline.assemble import assemble
 from dlobd.trust import reasons
-from dlobd.trust.base import Facts
+from dlobd.trust.base import Facts, json_number
 from dlobd.trust.checks import checks
 from dlobd.trust.failure import failure
 from dlobd.trust.warnings import warnings
@@ -120,7 +119,7 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
         core_waits=waits,
         imports=parts.get("imports", lambda: imports(evidence), ()),
         findings=parts.get("findings", lambda: tuple(findings(context)), ()),
-        spark_metrics=parts.get("spark_metrics", lambda: _spark_metrics(evidence), None),
+        spark_metrics=parts.get("spark_metrics", lambda: spark_metrics(evidence.event_log), None),
         python_work=parts.get("python_work", lambda: python_work(evidence), ()),
         transport=None if transport is None else tuple(transport),
         exchange=parts.get("exchange", lambda: exchange_use(evidence), ()),
@@ -195,10 +194,6 @@ def _epochs(evidence: Evidence, experiment: Runnable, start_ns: int) -> _Epochs:
     return passes, touched, time_to_accuracy(target, passes, start_ns, touched, evidence.chief is not None)
 
 
-def _spark_metrics(evidence: Evidence) -> SparkMetrics | None:
-    return spark_metrics(evidence.event_log.tasks, evidence.event_log.stage_calls)
-
-
 def _ranks(evidence: Evidence) -> tuple[RankSteps, ...]:
     if evidence.topology.user_script:
         return own_training.rank_steps(evidence)
@@ -248,8 +243,8 @@ def _metrics(evidence: Evidence) -> Metrics:
         steps=min((result["steps"] for result in results.values()), default=None),
         samples_per_second=samples / training_ns * 1e9 if samples and training_ns is not None else None,
         test_samples=test["samples"] if test else None,
-        first_loss=_finite(losses[0]) if losses else None,
-        last_loss=_finite(losses[-1]) if losses else None,
+        first_loss=json_number(losses[0]) if losses else None,
+        last_loss=json_number(losses[-1]) if losses else None,
         training_ns=training_ns,
         loop_ns=max((ns for result in results.values() if (ns := result.get("loop_ns")) is not None), default=None),
         driver_gc_ns=evidence.driver.life.gc_pause_ns if evidence.driver.life else None,
@@ -258,11 +253,6 @@ def _metrics(evidence: Evidence) -> Metrics:
         daemons_bytes=collected.get("daemons_bytes"),
         executor_peak_bytes=collected.get("executor_peak_bytes"),
     )
-
-
-def _finite(loss: float | None) -> float | None:
-    """Replace a NaN or infinite loss, which JSON lacks, with None; a check reports it."""
-    return loss if loss is not None and math.isfinite(loss) else None
 
 
 def summary_line(run: Computed) -> str:

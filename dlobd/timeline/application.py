@@ -154,13 +154,11 @@ def add_container_start(
     """
     begun_ns, begun_source = begun
     if "ALLOCATED" not in marks:
-        until = (marks["START_REQUEST"], NM_LOG) if "START_REQUEST" in marks else begun
         launched = "START_REQUEST" in marks
+        until = (marks["START_REQUEST"], NM_LOG) if launched else begun
         kind = kinds.ALLOCATE_AND_LAUNCH_CONTAINER if launched else kinds.ALLOCATE_TO_START_CONTAINER
-        source, resolution_ns = (
-            f"{asked_source}, {until[1]}",
-            REST_RESOLUTION_NS if asked_source == RM_REST else RESOLUTION_NS,
-        )
+        resolution_ns = REST_RESOLUTION_NS if asked_source == RM_REST else RESOLUTION_NS
+        source = f"{asked_source}, {until[1]}"
         lane.add(kind, asked_ns, until[0], source, detail=what, resolution_ns=resolution_ns)
     elif "START_REQUEST" not in marks:
         handed_ns = marks.get("ACQUIRED") or marks["ALLOCATED"]

@@ -12,7 +12,6 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -317,14 +316,11 @@ class _Waits:
             return {"waits_for": (lane_of_task(self._evidence, last),), "released_ns": last.end_ns}
         return trainer.releases(sleep) if trainer else {"waits_for": ()}
 
-    @cached_property
-    def _missed_ns(self) -> list[int]:
-        python = self._evidence.driver_process
-        return [i.at_ns for i in python.instants if i.name == kinds.NODES_MISSING] if python else []
-
     def _timed_out(self, wait: RecordedSpan) -> bool:
         """Return True if nodes were missing at the end of TensorFlowOnSpark's wait for their reservations."""
-        return any(wait.start_ns <= at_ns <= wait.end_ns for at_ns in self._missed_ns)
+        python = self._evidence.driver_process
+        missed = [i for i in python.instants if i.name == kinds.NODES_MISSING] if python else []
+        return any(wait.start_ns <= instant.at_ns <= wait.end_ns for instant in missed)
 
     def resolve(self, span: RecordedSpan, wait: Details) -> Details:
         """Turn a recorded wait into fields of a `Span`."""

@@ -34,27 +34,23 @@ AUDIT_LOG = "NN audit log"
 HeldNs = Callable[[RecordedSpan], int | None]
 
 
-def build(
-    evidence: Evidence, host: str, ranks: Sequence[Rank], resolve: Resolve, held_ns: HeldNs = lambda wait: None
-) -> list[Part]:
+def build(evidence: Evidence, host: str, ranks: Sequence[Rank], resolve: Resolve, held_ns: HeldNs) -> list[Part]:
     """Return the spans of the driver, and in cluster mode also those of spark-submit's own lane."""
     driver = LaneBuilder(DRIVER_LANE, Process(host, "driver", 0, evidence.window["pid"]))
     python = evidence.driver_process
     threads = of_threads(DRIVER_LANE, python, python.spans, resolve) if python else []
     waiting = WaitingThreads(evidence, python) if python and evidence.topology.user_script else None
     threads += _jobs_of_threads(evidence, python, waiting) if python and waiting else []
-    if evidence.topology.by_hand:
-        # the window begins after the start of spark-submit, and ends before its end
-        _add_driver(driver, evidence, ranks, resolve, held_ns, waiting)
+    begun_ns = python.process.start_ns if python else None
+    if evidence.topology.driver_ends_in_window:
+        _add_start(driver, evidence, begun_ns)
+    _add_driver(driver, evidence, ranks, resolve, held_ns, waiting)
+    if evidence.topology.by_hand:  # the window begins after the start of spark-submit, and ends before its end
         return driver.parts
     if evidence.topology.driver_in_container:
         submitter = LaneBuilder(SUBMITTER_LANE, Process(host, SUBMITTER_LANE, 0, evidence.window["pid"]))
         _add_submitter(submitter, evidence)
-        _add_driver(driver, evidence, ranks, resolve, held_ns, waiting)
         return [*submitter.parts, *driver.parts, *threads]
-    begun_ns = evidence.driver_process.process.start_ns if evidence.driver_process else None
-    _add_start(driver, evidence, begun_ns)
-    _add_driver(driver, evidence, ranks, resolve, held_ns, waiting)
     for application in evidence.applications:
         _add_submission(driver, application)
     _add_exit(driver, evidence)

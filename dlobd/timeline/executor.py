@@ -11,7 +11,7 @@ from dlobd import spans as kinds
 from dlobd.columns import MOST, NONE, Flags, Ints
 from dlobd.evidence import rpc, slots
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.feed import room_ns, without_reads
+from dlobd.evidence.feed import passed_ns, without_reads
 from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.evidence.spark import Job, Task, task_of
@@ -285,7 +285,7 @@ def _room(processes: Sequence[RecordedProcess], ranks: Sequence[Rank]) -> dict[i
     if capacity is None:
         return {id(process): (np.full(len(put), NONE),) * 2 for process, put in zip(processes, puts, strict=True)}
     ends = np.cumsum([len(put) for put in puts])[:-1]
-    parts = zip(processes, *(np.split(column, ends) for column in room_ns(puts, gets, capacity)), strict=True)
+    parts = zip(processes, *(np.split(column, ends) for column in passed_ns(puts, gets, capacity)), strict=True)
     return {id(process): (at_ns, error_ns) for process, at_ns, error_ns in parts}
 
 

@@ -110,17 +110,14 @@ def close_retries(evidence: Evidence, parts: Sequence[Part]) -> list[Span]:
         for span in written[retry.path.removesuffix(".inprogress")]:
             if span.start_ns <= retry.at_ns < span.end_ns:
                 mine = [t for t in tries[retry.path] if t.lane == span.lane]
-                found.append(_retry_span(span, retry, _sleep(span, retry, mine), len(found)))
+                found.append(_sleep(span, retry, mine, len(found)))
     return found
 
 
-def _sleep(write: Span, retry: CloseRetry, tries: Iterable[Span]) -> tuple[int, int]:
+def _sleep(write: Span, retry: CloseRetry, tries: Iterable[Span], number: int) -> Span:
     starts_ns = min((t.end_ns for t in tries if t.start_ns <= retry.at_ns < t.end_ns), default=retry.at_ns)
     next_ns = min((t.start_ns for t in tries if t.start_ns >= starts_ns), default=write.end_ns)
-    return starts_ns, min(starts_ns + retry.delay_ns, next_ns, write.end_ns)
-
-
-def _retry_span(write: Span, retry: CloseRetry, slept: tuple[int, int], number: int) -> Span:
+    slept = starts_ns, min(starts_ns + retry.delay_ns, next_ns, write.end_ns)
     cause, source = kinds.CLOSE_RETRY_READ, "NN log"
     if retry.next_ns is None:
         cause, source = kinds.CLOSE_RETRY, "NN log, client's default"
@@ -171,22 +168,17 @@ def summary(evidence: Evidence, spans: Spans, found: Iterable[Interval]) -> tupl
     # a span that ends before its start is counted as a clip
     np.add.at(total_ns, group, np.maximum(0, spans.end_ns[own] - spans.start_ns[own]))
     for place in np.argsort(first).tolist():
-        origin, kind, attrs = (
-            values[number]
-            for values, number in zip(
-                (spans.origins, spans.kinds, spans.attributes), groups[:, place].tolist(), strict=True
-            )
-        )
-        purpose = attrs["purpose"]
-        begin, _, end = origin.source.partition(", ")
-        verb = VERBS.get(kind[0], "")
-        if kind[0] is kinds.STREAM and purpose == kinds.INPUT:
+        origin, of_kind, attrs = groups[:, place].tolist()
+        purpose, kind = spans.attributes[attrs]["purpose"], spans.kinds[of_kind][0]
+        begin, _, end = spans.origins[origin].source.partition(", ")
+        verb = VERBS.get(kind, "")
+        if kind is kinds.STREAM and purpose == kinds.INPUT:
             verb = ""  # the row "read input" is the interval of Spark's own reads
         name = f"{verb} {purpose}" if verb else purpose
         row = rows.setdefault(name, _row(name, 0, begin, end or begin))
         row["operations"] += int(counts[place])
         row["ns"] += int(total_ns[place])
-        row["bytes"] += int(counts[place]) * attrs.get("bytes", 0)
+        row["bytes"] += int(counts[place]) * spans.attributes[attrs].get("bytes", 0)
     for row in rows.values():
         row["lo_ns"] = row["hi_ns"] = row["ns"]
     if "staging" in rows:

@@ -12,7 +12,7 @@ from dlobd import spans as kinds
 from dlobd.axes import EXCHANGES
 from dlobd.columns import NONE, Flags
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.feed import given_ns
+from dlobd.evidence.feed import passed_ns
 from dlobd.evidence.recorded_spans import RecordedSpans
 from dlobd.schema import NotMeasured
 from dlobd.timeline.builder import LaneBuilder, Part, of_threads
@@ -54,7 +54,7 @@ def build(
     # from then on the block is in the queue
     given_since_ns, error_ns = np.full(len(spans), NONE), np.zeros(len(spans), np.int64)
     gets = spans.is_named(kinds.GET)
-    given_since_ns[gets], error_ns[gets] = given_ns(spans.where(gets), here)
+    given_since_ns[gets], error_ns[gets] = passed_ns([spans.where(gets)], here)
     lanes = {kinds.WAIT_FEEDER: executor, kinds.WAIT_READER: (reader_of(rank),)}
 
     def add(to: LaneBuilder, some: Flags) -> list[Part]:

@@ -18,7 +18,7 @@ from dlobd.evidence.expected.logs import LIMITS
 from dlobd.record.run import Check, Number, Plane, Verdict
 from dlobd.schema import Clip, Experiment, OwnJob, Runnable
 
-NS_PER_S = 10**9
+NS_PER_S, NS_PER_MS = 10**9, 10**6
 
 BUSY_NS = 1_000_000_000
 """A busy machine may suspend a thread for this long between an event and the timestamp that records it.
@@ -103,7 +103,7 @@ class Rule:
             found = Compared(None, f"{found.message}; this may be harmless: {found.doubt}", found.left, found.right)
         verdict: Verdict = "unknown" if found.holds is None else "pass" if found.holds else "fail"
         left_source, right_source = self.sources
-        left, right = _json_number(found.left), _json_number(found.right)
+        left, right = json_number(found.left), json_number(found.right)
         return Check(self.code, verdict, found.message, left, left_source, right, right_source)
 
     @property
@@ -143,8 +143,8 @@ def in_applications(compare: Comparison) -> Comparison:
     return compared
 
 
-def _json_number(value: Number | None) -> Number | None:
-    """Replace NaN and infinity, which JSON lacks, with None; the message shows them."""
+def json_number(value: Number | None) -> Number | None:
+    """Replace NaN and infinity, which JSON lacks, with None; the message of a check shows them."""
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -179,11 +179,8 @@ def passes(evidence: Evidence) -> int | None:
 
 def external(evidence: Evidence) -> str:
     """Return a doubt if the cluster is external."""
-    return (
-        "the cluster is external: its logs may be incomplete, and other users share it"
-        if evidence.topology.external
-        else ""
-    )
+    doubt = "the cluster is external: its logs may be incomplete, and other users share it"
+    return doubt if evidence.topology.external else ""
 
 
 def daemon_trouble(evidence: Evidence, *kinds: str) -> str:
@@ -209,10 +206,4 @@ def repeated_tasks(evidence: Evidence) -> str:
 
 def other_clocks(evidence: Evidence) -> str:
     """Return a doubt if logs of other hosts were aligned by wall clocks, with unknown error."""
-    _ = evidence.processes, evidence.yarn, evidence.driver.log  # loading these finds the other clocks
     return "logs of other hosts were aligned by their wall clocks" if evidence.alignment.moved else ""
-
-
-def several_clocks(evidence: Evidence) -> str:
-    """Return a doubt if the evidence has times of several clocks, with any kind of alignment."""
-    return other_clocks(evidence) or ("the evidence has times of several clocks" if evidence.alignment.clocks else "")

@@ -5,13 +5,11 @@ from dlobd.trust.base import Compared, Facts, Rules
 
 RULES = Rules()
 
-COMPLETE, CONSISTENT, TRANSPORT = "evidence-complete", "evidence-consistent", "transport"
-
 INCONSISTENT_SHARE = 0.01
 """Largest fraction of the wall time in which spans may contradict each other."""
 
 
-@RULES.add(COMPLETE, "bundle: missing or incomplete sources", "limit")
+@RULES.add("evidence-complete", "bundle: missing or incomplete sources", "limit")
 def _complete(facts: Facts) -> Compared:
     """Check that every source on which the breakdown depends is complete. Fails in the real runs of
     tests/full/ways/test_missing_evidence.py: a silenced log, a full disk, a truncated file."""
@@ -20,7 +18,7 @@ def _complete(facts: Facts) -> Compared:
     return Compared(not needed, message, len(needed), 0)
 
 
-@RULES.add(CONSISTENT, "spans: contradictions, ns", "limit, ns")
+@RULES.add("evidence-consistent", "spans: contradictions, ns", "limit, ns")
 def _consistent(facts: Facts) -> Compared:
     """Check that spans of all sources fit together: they nest, and no wait or message ends too early. Failed in
     ef82ce2: 2.6 s of contradictions after the ResourceManager's log was truncated during the run."""
@@ -33,7 +31,7 @@ def _consistent(facts: Facts) -> Compared:
     return Compared(found_ns <= allowed_ns, message, found_ns, allowed_ns)
 
 
-@RULES.add(TRANSPORT, "counters: planes as requested", "experiment: planes")
+@RULES.add("transport", "counters: planes as requested", "experiment: planes")
 def _transport(facts: Facts) -> Compared | None:
     """Check that the bytes of each plane used the transport that the experiment requests.
 

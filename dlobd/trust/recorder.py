@@ -8,7 +8,7 @@ from dlobd.columns import NONE, Ints, Numbers, ints, starts_of_runs
 from dlobd.evidence.expected.kinds import DRIVER_SPANS, RANK_SPANS, WORKER_SPANS
 from dlobd.evidence.recorded_spans import RecordedSpans
 from dlobd.evidence.recorder import trainers
-from dlobd.trust.base import Compared, Facts, Rules, other_clocks, several_clocks
+from dlobd.trust.base import Compared, Facts, Rules, other_clocks
 
 RULES = Rules()
 
@@ -40,7 +40,8 @@ def _nesting(facts: Facts) -> Compared | None:
     message = "all spans lie inside their parents"
     if outside_ns:
         message = f"a span reaches {outside_ns / 1e9:.6f} s beyond its parent, or into the next span"
-    return Compared(outside_ns == 0, message, outside_ns, 0, several_clocks(evidence))
+    aligned = "the evidence has times of several clocks" if evidence.alignment.clocks else ""
+    return Compared(outside_ns == 0, message, outside_ns, 0, other_clocks(evidence) or aligned)
 
 
 def _outside_ns(spans: RecordedSpans) -> int:

@@ -10,7 +10,7 @@ from dlobd.attribution.attribute import attribute
 from dlobd.attribution.trace import Span, Spans
 from dlobd.columns import NONE
 from dlobd.evidence import log4j, spark
-from dlobd.evidence.feed import given_ns, room_ns
+from dlobd.evidence.feed import passed_ns
 from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.recompute.computed import _rank
@@ -33,12 +33,12 @@ GETS = [moved(5, 12, 100), moved(25, 33, 100), moved(60, 61, 50)]
 
 
 def given(gets: list[RecordedSpan], puts: list[RecordedSpan]) -> dict[int, int]:
-    found, _ = given_ns(RecordedSpans.of(gets), [RecordedSpans.of(puts)])
+    found, _ = passed_ns([RecordedSpans.of(gets)], [RecordedSpans.of(puts)])
     return {get.start_ns: at_ns for get, at_ns in zip(gets, found.tolist(), strict=True) if at_ns != NONE}
 
 
 def room(gets: list[RecordedSpan], capacity_bytes: int) -> dict[int, int]:
-    found, _ = room_ns(
+    found, _ = passed_ns(
         [RecordedSpans.of(PUTS[:1]), RecordedSpans.of(PUTS[1:])], [RecordedSpans.of(gets)], capacity_bytes
     )
     return {put.start_ns: at_ns for put, at_ns in zip(PUTS, found.tolist(), strict=True) if at_ns != NONE}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +94,7 @@ SPARKS_NAMES |= {"bytesRead": "input.bytesRead", "recordsRead": "input.recordsRe
 
 
 def found(lines: list[str]) -> dict[str, Any]:
-    log = event_log.parse(lines)
-    metrics = plain(spark_metrics(log.tasks, log.stage_calls))
+    metrics = plain(spark_metrics(event_log.parse(lines)))
     assert metrics is not None
     return metrics
 
@@ -155,11 +155,11 @@ def test_skew_time_units_and_failed_tasks() -> None:
 
 
 def test_without_tasks_or_stages_metrics_are_missing() -> None:
-    assert spark_metrics([], {}) is None
+    assert spark_metrics(event_log.EventLog()) is None
     native = Evidence(DATA / "native-run")
-    assert spark_metrics(native.event_log.tasks, native.event_log.stage_calls) is None
+    assert spark_metrics(native.event_log) is None
     assert found(["", LINES[0], LINES[1][:200]])["metrics"]["numTasks"] == 1
     quick = Evidence(DATA / "quick-run")
-    metrics = plain(spark_metrics(quick.event_log.tasks, {}))
+    metrics = plain(spark_metrics(replace(quick.event_log, stage_calls={})))
     assert {stage["call"] for stage in metrics["stages"]} == {None}
     assert metrics["metrics"]["recordsRead"] == 6000 // 100  # records of 100 samples

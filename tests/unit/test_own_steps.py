@@ -58,7 +58,7 @@ def recorded(path: Path, steps: list[Step]) -> RecordedProcess:
 
 
 def steps_of(process: RecordedProcess) -> list[RecordedSpan]:
-    return [span for span in process.spans if span.is_step]
+    return list(process.spans.where(process.spans.is_step))
 
 
 TRAIN, TEST, OTHER = call("train_step", 1), call("test_step", 2, False), call("other", 3)

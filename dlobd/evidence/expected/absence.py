@@ -50,8 +50,3 @@ def killed(evidence: Evidence) -> set[str]:
     gone = {*log.gone, *log.removed, *starting}
     lost = (found for executor, found in evidence.executor_containers.items() if executor in gone)
     return {*lost, *evidence.lost_containers}
-
-
-def recorded(evidence: Evidence) -> bool:
-    """Return True if the recorder was on, or if the bundle lacks this setting."""
-    return evidence.span_cost is None or evidence.span_cost["recording"] != "off"

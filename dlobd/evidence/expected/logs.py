@@ -51,13 +51,12 @@ def _on_yarn(evidence: Evidence) -> Iterator[Evidence]:
 
 
 def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
-    own = evidence.submitter_log
+    own, topology = evidence.submitter_log, evidence.topology
     for name in dict.fromkeys((own, files.DRIVER_STDERR, files.DRIVER_STDOUT)):
-        kind = kinds.DRIVER_LOG if evidence.topology.has_spark else kinds.NATIVE_LOG
+        kind = kinds.DRIVER_LOG if topology.has_spark else kinds.NATIVE_LOG
         kind = kinds.DRIVER_OUTPUT if name != own else kind
         if not evidence.on_file(name):
             yield MissingEvidence(kind, name, "is absent", ALL_LANES if kind.decides else ())
-    topology = evidence.topology
     if topology.by_hand or not topology.has_spark:
         return
     life = jvm.read(evidence.path / files.DRIVER_JVM_LOG)
@@ -65,14 +64,11 @@ def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
         yield MissingEvidence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "is absent, or has no line", ALL_LANES)
     elif ended_well(evidence) and life.exit_ns is None:
         yield MissingEvidence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "ends before its JVM exited", ALL_LANES)
-    name = own
-    if evidence.on_file(name) and ended_well(evidence):
-        lines = evidence.submitter.lines
+    if evidence.on_file(own) and ended_well(evidence):
+        lines, ends = evidence.submitter.lines, SUBMITTER_ENDS if topology.driver_in_container else DRIVER_ENDS
+        yield from _whole(kinds.DRIVER_LOG, own, lines, ends, ALL_LANES)
         if not topology.driver_in_container:
-            yield from _whole(kinds.DRIVER_LOG, name, lines, DRIVER_ENDS, ALL_LANES)
-            yield from _headless(evidence, lines, name)
-        else:
-            yield from _whole(kinds.DRIVER_LOG, name, lines, SUBMITTER_ENDS, ALL_LANES)
+            yield from _headless(evidence, lines, own)
 
 
 def _headless(evidence: Evidence, lines: Sequence[LogLine], name: str) -> Iterator[MissingEvidence]:

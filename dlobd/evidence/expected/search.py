@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import partial
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from dlobd.evidence.expected import logs, records, spans
 from dlobd.evidence.expected.absence import MissingEvidence
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import NotMeasured
-from dlobd.spans import SpanKind
 
 
 def missing(evidence: Evidence) -> tuple[MissingEvidence, ...]:
@@ -32,13 +30,10 @@ def unknown(trace_spans: Spans, absences: Sequence[MissingEvidence]) -> Spans:
     hidden = trace_spans.unknown.copy()
     for absence in absences:
         lanes = [any(fnmatchcase(lane, pattern) for pattern in absence.lanes) for lane in trace_spans.lanes]
-        of_kinds = trace_spans.of_kinds(partial(_needs, absence))
+        needs = np.array([absence.kind.missing in kind.hidden_by for kind, _ in trace_spans.kinds], np.bool_)
+        of_kinds = needs[trace_spans.kind]
         hidden |= np.array(lanes)[trace_spans.lane] & of_kinds & (trace_spans.end_ns > absence.since_ns)
     return replace(trace_spans, unknown=hidden)
-
-
-def _needs(absence: MissingEvidence, kind: SpanKind) -> bool:
-    return absence.kind.missing in kind.hidden_by
 
 
 def not_measured(absences: Sequence[MissingEvidence]) -> Iterator[NotMeasured]:

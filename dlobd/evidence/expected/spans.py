@@ -12,7 +12,6 @@ from dlobd.evidence.expected.absence import (
     killed,
     lanes_of_executor,
     process_id,
-    recorded,
 )
 from dlobd.evidence.expected.kinds import (
     CHILD_SPANS,
@@ -32,7 +31,7 @@ _PYTHON_DONE = "Times: "
 
 def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
     """Yield processes without spans and incomplete span files; nothing if the recorder was off."""
-    if not recorded(evidence):
+    if evidence.span_cost and evidence.span_cost["recording"] == "off":
         return
     if evidence.driver_process is None:
         yield _absent(DRIVER_SPANS, "the driver", ALL_LANES)
