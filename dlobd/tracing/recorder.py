@@ -371,13 +371,9 @@ class Recorder:
             while done < len(data):
                 done += os.write(self._fd, data[done:] if done else data)
         finally:
-            whole = len(lines)
+            whole = max(0, data.count(b"\n", 0, done) - len(before))
             if done:
-                if done < len(data):
-                    whole = max(0, data.count(b"\n", 0, done) - len(before))
                 self._cut = data[done - 1] != ord("\n")
-            else:
-                whole = 0
             self.cost.lines += whole
             self.cost.bytes += done
             self.cost.lost_lines += len(lines) - whole
@@ -415,9 +411,8 @@ class Recorder:
             if self._queue or self._fd is not None:
                 self._queue.append(self._anchor_line())
                 self.flush(last=True)
-            if self._fd is not None:
-                self._close()
-                self._introduced = False
+            self._close()
+            self._introduced = False
 
     def _of_thread(self) -> tuple[list[OpenSpan], str]:
         if not hasattr(self._local, "stack"):
