@@ -52,10 +52,6 @@ class Bounds:
         """Width of the interval: the uncertainty of the offset."""
         return self.hi_ns - self.lo_ns
 
-    def joined(self, other: Bounds) -> Bounds:
-        """Return the smallest interval that contains both intervals."""
-        return Bounds(min(self.lo_ns, other.lo_ns), max(self.hi_ns, other.hi_ns))
-
 
 class Offset:
     """Offset of clock b from clock a. Raises ValueError without an exchange, or if a clock ran backwards."""
@@ -85,7 +81,8 @@ class Offset:
         index = max(0, bisect_right(self.starts_ns, a_ns) - 1)
         bounds = self.lines[index].at(a_ns)
         if a_ns > self.lines[index].end_ns and index + 1 < len(self.lines):
-            bounds = bounds.joined(self.lines[index + 1].at(a_ns))  # the step is between the two lines
+            after = self.lines[index + 1].at(a_ns)  # the step is between the two lines
+            bounds = Bounds(min(bounds.lo_ns, after.lo_ns), max(bounds.hi_ns, after.hi_ns))
         return bounds
 
 
@@ -147,9 +144,7 @@ class Lines:
     def _possible_rates(self, bends: Sequence[float]) -> list[float]:
         gaps = [self._lowest(r) - self._highest(r) for r in bends]  # convex in r; possible where not above 0
         rates = [r for r, gap in zip(bends, gaps, strict=True) if gap <= 0]
-        for (r, gap), (s, next_gap) in zip(
-            zip(bends, gaps, strict=True), zip(bends[1:], gaps[1:], strict=True), strict=False
-        ):
+        for (r, gap), (s, next_gap) in pairwise(zip(bends, gaps, strict=True)):
             if (gap <= 0) != (next_gap <= 0):  # straight in between, so the root is exact
                 rates.append(r + (s - r) * gap / (gap - next_gap))
         return rates
