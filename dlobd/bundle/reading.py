@@ -73,9 +73,7 @@ def _opened(path: Path) -> io.BufferedReader | Missing | Damaged:
     try:
         # without O_NONBLOCK, opening a FIFO waits for a writer
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return Missing()
-    except ValueError:  # a name with a null character
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a ValueError: the name has a null character
         return Missing()
     except OSError as error:
         return Damaged("is a link" if error.errno == errno.ELOOP else f"cannot be read: {error.strerror}")
@@ -257,8 +255,6 @@ def _linked_directory(path: Path) -> str:
             return parent.name
         if parent.name in PARTS:
             break  # links above the bundle's own directory are allowed
-    else:
-        return ""
     return ""
 
 
