@@ -124,7 +124,7 @@ def target_of(cluster: EmbeddedCluster) -> Target:
     """Return the target for spark-submit on the embedded cluster."""
     return Target(
         client_conf_dir=cluster.client_conf_dir,
-        spark_conf_dir=cluster.spark_conf_dir,
+        spark_conf_dir=spark_conf_dir(cluster.work_dir),
         java_home=cluster.java.home,
         fs_uri=cluster.endpoints.fs_uri,
         bind_ip=LOOPBACK,
