@@ -198,8 +198,7 @@ def _run(command: list[str], work: Path, size_bytes: int, progress: Callable[[st
                 reported = arrived // 1_000_000
                 progress(f"jars: {reported} of {size_bytes / 1e6:.0f} MB")
     finally:
-        if process.poll() is None:
-            process.kill()
+        process.kill()  # does nothing if the process has ended
         process.wait()
     return process.returncode, telling_line(log.read_text(errors="replace"))
 
