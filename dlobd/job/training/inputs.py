@@ -107,8 +107,8 @@ def _read(tf: TensorFlow, job: Job, rank: int, augment: Augment | None) -> Itera
         records = read.flat_map(batches)
         decoded = records.enumerate().map(augmented) if augment else records.map(plain)
         options = tf.data.Options()
-        # autotuning cannot improve this pipeline. Its thread sleeps longer as the pipeline becomes older, up to a minute,
-        # and may miss the wake-up at the end of the pipeline; then the trainer waits for it after its last step.
+        # autotuning cannot improve this pipeline. The autotuning thread sleeps longer as the pipeline becomes older, up
+        # to a minute. It may miss the wake-up at the end; then the trainer waits for the thread after its last step.
         options.autotune.enabled = False
         iterator = iter(decoded.prefetch(PREFETCH).with_options(options))
     while True:
