@@ -184,16 +184,11 @@ def is_file(path: Path) -> bool:
 
 def names(directory: Path) -> Iterator[str]:
     """Yield the names of the regular files in a directory and below it. Follows no link."""
-    try:
-        with os.scandir(directory) as found:
-            entries = [] if directory.is_symlink() else list(found)
-    except OSError:
+    if os.path.islink(directory):
         return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield from (f"{entry.name}/{name}" for name in names(directory / entry.name))
-        elif entry.is_file(follow_symlinks=False):
-            yield entry.name
+    for parent, _, entries in os.walk(directory):
+        paths = (Path(parent, entry) for entry in entries)
+        yield from (str(path.relative_to(directory)) for path in paths if is_file(path))
 
 
 def size(path: Path) -> int | None:
