@@ -1,10 +1,4 @@
-"""The embedded cluster: starts its daemons in parallel, reports their state, and stops them.
-
-cluster = EmbeddedCluster(ClusterSettings(work_dir))
-cluster.start(print)
-try: ... cluster.endpoints.fs_uri ...
-finally: cluster.stop()
-"""
+"""The embedded cluster: starts its daemons in parallel, reports their state, and stops them."""
 
 import os
 import shutil
