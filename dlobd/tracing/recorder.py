@@ -192,13 +192,11 @@ class Recorder:
         role: str,
         index: int = 0,
         now: Callable[[], int] = time.monotonic_ns,
-        flush_s: float = FLUSH_S,
         threaded: bool = True,
         forks: str = CHILD,
     ) -> None:
         self.directory = directory.absolute()  # user code may change the working directory
         self._now = now
-        self._flush_s = flush_s
         self._threaded = threaded
         self._forks = forks
         self._ids = itertools.count(1)
@@ -437,7 +435,7 @@ class Recorder:
         self._peer = clock_sync.peer()
         self.exchange()
         pause_s = FIRST_EXCHANGE_S
-        while not self._stop.wait(self._flush_s):
+        while not self._stop.wait(FLUSH_S):
             if self._now() >= anchor_due:
                 self._queue.append(self._anchor_line())
                 anchor_due += int(ANCHOR_S * 1e9)
