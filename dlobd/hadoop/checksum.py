@@ -60,9 +60,7 @@ class FileChecksum:
                 block.update(_crcs(np.frombuffer(self._rest, np.uint8)[np.newaxis]))
             blocks.append(block.digest())
         gathered = b"".join(blocks)
-        buffer_bytes = _BUFFER_BYTES
-        while buffer_bytes < len(gathered):
-            buffer_bytes *= 2
+        buffer_bytes = max(_BUFFER_BYTES, 1 << (len(gathered) - 1).bit_length())
         file = hashlib.md5(gathered.ljust(buffer_bytes, b"\0"), usedforsecurity=False).digest()
         block_chunks = self._block_chunks if len(blocks) > 1 else 0
         return (_FORM.pack(CHUNK_BYTES, block_chunks) + file).hex()
