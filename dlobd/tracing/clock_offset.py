@@ -109,10 +109,10 @@ class Lines:
         self.end_ns = max(exchange.received_a_ns for exchange in exchanges)
         # relative to the first exchange: floating point keeps all digits of the differences
         self.base_ns = exchanges[0].received_b_ns - exchanges[0].sent_a_ns
-        above = [(e.sent_a_ns, e.received_b_ns - e.sent_a_ns) for e in exchanges]
-        below = [(e.received_a_ns, e.sent_b_ns - e.received_a_ns) for e in exchanges]
-        self._above = _hull([self._relative(*point) for point in above], 1)
-        self._below = _hull([self._relative(*point) for point in below], -1)
+        start_ns, base_ns = self.start_ns, self.base_ns
+        above = [(float(e.sent_a_ns - start_ns), float(e.received_b_ns - e.sent_a_ns - base_ns)) for e in exchanges]
+        below = [(float(e.received_a_ns - start_ns), float(e.sent_b_ns - e.received_a_ns - base_ns)) for e in exchanges]
+        self._above, self._below = _hull(above, 1), _hull(below, -1)
         bends = {-MAX_RATE, MAX_RATE}
         for hull in (self._above, self._below):
             slopes = ((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in pairwise(hull) if x2 > x1)
@@ -131,9 +131,6 @@ class Lines:
         hi = max(highest + r * t for r, _, highest in self.extremes)
         # one nanosecond for rounding errors
         return Bounds(self.base_ns + floor(lo) - 1, self.base_ns + ceil(hi) + 1)
-
-    def _relative(self, a_ns: int, offset_ns: int) -> _Point:
-        return float(a_ns - self.start_ns), float(offset_ns - self.base_ns)
 
     def _lowest(self, r: float) -> float:
         return max(y - r * x for x, y in self._below)
