@@ -158,14 +158,6 @@ class EmbeddedCluster:
             },
         )
 
-    @property
-    def webhdfs_url(self) -> str:
-        return self.endpoints.webhdfs_url
-
-    @property
-    def rm_url(self) -> str:
-        return self.endpoints.rm_url
-
     def log_files(self) -> dict[str, Path]:
         """Return the paths of the daemons' logs by name, and of their separate logs: namenode-audit,
         resourcemanager-audit, datanode-0-clienttrace, nodemanager-0-audit. Separate logs exist only after their first
