@@ -147,7 +147,7 @@ def packed(tarball: packing.Tarball, directory: Path) -> Path:
 
 def staged(cluster: EmbeddedCluster, tarball: packing.Tarball) -> str:
     """Copy the archive to HDFS, readable by all users; return its URI."""
-    storage = WebHdfs(cluster.webhdfs_url, cluster.user)
+    storage = WebHdfs(cluster.endpoints.webhdfs_url, cluster.user)
     path = f"{IN_HDFS}/{tarball.name}"
     if not storage.exists(path):
         storage.make_directory(IN_HDFS)

@@ -73,9 +73,7 @@ def _opened(path: Path) -> io.BufferedReader | Missing | Damaged:
     try:
         # without O_NONBLOCK, opening a FIFO waits for a writer
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return Missing()
-    except ValueError:  # a name with a null character
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a ValueError: the name has a null character
         return Missing()
     except OSError as error:
         return Damaged("is a link" if error.errno == errno.ELOOP else f"cannot be read: {error.strerror}")
@@ -186,16 +184,11 @@ def is_file(path: Path) -> bool:
 
 def names(directory: Path) -> Iterator[str]:
     """Yield the names of the regular files in a directory and below it. Follows no link."""
-    try:
-        with os.scandir(directory) as found:
-            entries = [] if directory.is_symlink() else list(found)
-    except OSError:
+    if os.path.islink(directory):
         return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield from (f"{entry.name}/{name}" for name in names(directory / entry.name))
-        elif entry.is_file(follow_symlinks=False):
-            yield entry.name
+    for parent, _, entries in os.walk(directory):
+        paths = (Path(parent, entry) for entry in entries)
+        yield from (str(path.relative_to(directory)) for path in paths if is_file(path))
 
 
 def size(path: Path) -> int | None:
@@ -257,8 +250,6 @@ def _linked_directory(path: Path) -> str:
             return parent.name
         if parent.name in PARTS:
             break  # links above the bundle's own directory are allowed
-    else:
-        return ""
     return ""
 
 

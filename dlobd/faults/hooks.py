@@ -315,8 +315,6 @@ def _framework(module: ModuleType, directory: Path, plan: dict[str, list[float]]
         (directory / "imported").touch()
 
 
-_FED = ("feed/get", "feed/put", "spark/slow-task")
-
 _PATCHES: Sequence[tuple[str, tuple[str, ...], Callable[..., None]]] = (
     ("dlobd.job.training.step", ("tensorflow/first-step", "tensorflow/step"), _step),
     ("dlobd.job.training.step", PARTS, _exchange),
@@ -324,7 +322,7 @@ _PATCHES: Sequence[tuple[str, tuple[str, ...], Callable[..., None]]] = (
     ("dlobd.job.launchers.tfos", ("feed/put", "spark/slow-task"), _feed_task),
     ("dlobd.job.launchers.barrier", ("feed/put", "spark/slow-task"), _barrier),
     ("dlobd.job.launchers.imports", ("launcher/rendezvous",), _framework),
-    ("dlobd.job.launchers.tfos", _FED, _read_ahead),
+    ("dlobd.job.launchers.tfos", ("feed/get", "feed/put", "spark/slow-task"), _read_ahead),
     ("tensorflowonspark.TFNode", ("feed/get",), _data_feed),
     ("tensorflowonspark.reservation", ("launcher/rendezvous",), _reservation),
     ("pyspark.taskcontext", ("launcher/rendezvous",), _task_context),

@@ -54,12 +54,8 @@ def inject(
 
 def write(directory: Path, injection: Injection) -> None:
     """Append a record as one write, so that concurrent writers do not mix their lines."""
-    line = json.dumps(asdict(injection)).encode() + b"\n"
-    fd = os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        os.write(fd, line)
-    finally:
-        os.close(fd)
+    with open(directory / FILE, "ab", buffering=0, opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        file.write(json.dumps(asdict(injection)).encode() + b"\n")
 
 
 def read(directory: Path) -> list[Injection]:

@@ -33,7 +33,7 @@ class Filler:
 def filled(cluster: EmbeddedCluster, memory_mb: int = 0) -> Iterator[Filler]:
     """Run another application whose ApplicationMaster holds `memory_mb` of the queue; 0 for all of it. Raises
     ClusterError if YARN does not accept the application, or does not end it."""
-    apps = f"{cluster.rm_url}/ws/v1/cluster/apps"
+    apps = f"{cluster.endpoints.rm_url}/ws/v1/cluster/apps"
     session = http_session.session()
 
     def state() -> dict[str, object]:

@@ -72,8 +72,7 @@ def _dump(conf_dir: Path, java: Path, application_id: str, owner: str, folder: P
         process.kill()
         process.wait(10)
         for pipe in (process.stdin, process.stdout):
-            if pipe:
-                pipe.close()
+            pipe.close()
 
 
 def split(data: bytes) -> Iterator[tuple[str, bytes]]:

@@ -25,15 +25,12 @@ including the zeros after the MD5s."""
 
 
 class FileChecksum:
-    """HDFS's checksum of a file, updated with each piece of the file.
+    """HDFS's checksum of a file in blocks of `block_bytes`, updated with each piece of the file."""
 
-    `block_bytes` is a multiple of 512; if it is None, the file is one block.
-    """
-
-    def __init__(self, block_bytes: int | None = None) -> None:
-        if block_bytes is not None and (block_bytes <= 0 or block_bytes % CHUNK_BYTES):
+    def __init__(self, block_bytes: int) -> None:
+        if block_bytes <= 0 or block_bytes % CHUNK_BYTES:
             raise ValueError(f"a block of {block_bytes} bytes is not a multiple of {CHUNK_BYTES} bytes")
-        self._block_chunks = None if block_bytes is None else block_bytes // CHUNK_BYTES
+        self._block_chunks = block_bytes // CHUNK_BYTES
         self._blocks: list[bytes] = []  # MD5s of complete blocks
         self._block = hashlib.md5(usedforsecurity=False)
         self._chunks = 0  # number of chunks in the last, incomplete block
@@ -46,7 +43,7 @@ class FileChecksum:
         self._rest = data[whole * CHUNK_BYTES :]
         crcs = memoryview(_crcs(np.frombuffer(data, np.uint8, whole * CHUNK_BYTES).reshape(-1, CHUNK_BYTES)))
         while crcs:
-            room = len(crcs) if self._block_chunks is None else (self._block_chunks - self._chunks) * CRC_BYTES
+            room = (self._block_chunks - self._chunks) * CRC_BYTES
             taken, crcs = crcs[:room], crcs[room:]
             self._block.update(taken)
             self._chunks += len(taken) // CRC_BYTES
@@ -63,11 +60,9 @@ class FileChecksum:
                 block.update(_crcs(np.frombuffer(self._rest, np.uint8)[np.newaxis]))
             blocks.append(block.digest())
         gathered = b"".join(blocks)
-        buffer_bytes = _BUFFER_BYTES
-        while buffer_bytes < len(gathered):
-            buffer_bytes *= 2
+        buffer_bytes = max(_BUFFER_BYTES, 1 << (len(gathered) - 1).bit_length())
         file = hashlib.md5(gathered.ljust(buffer_bytes, b"\0"), usedforsecurity=False).digest()
-        block_chunks = self._block_chunks if len(blocks) > 1 and self._block_chunks else 0
+        block_chunks = self._block_chunks if len(blocks) > 1 else 0
         return (_FORM.pack(CHUNK_BYTES, block_chunks) + file).hex()
 
 

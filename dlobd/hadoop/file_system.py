@@ -83,14 +83,14 @@ class WebHdfs:
 
         known: dict[str, Any] = {"bytes": len(data)} if isinstance(data, bytes) else {}
         with tracing.span(kinds.WRITE_FILE, detail=purpose, path=path, purpose=purpose, **known) as span:
-            webhdfs.Datanodes(self._client, path, purpose).ask(whole)
+            self._client.ask(path, purpose, whole)
             if not known:
                 span.note(bytes=sent)
 
     def create(self, path: str, data: bytes) -> bool:
         write = partial(self._client.write, path, data, overwrite=False, replication=self._replication)
         try:
-            webhdfs.Datanodes(self._client, path, "marker").ask(write)
+            self._client.ask(path, "marker", write)
         except webhdfs.Unreachable:
             raise
         except webhdfs.HdfsError:
@@ -108,12 +108,11 @@ class WebHdfs:
                 return webhdfs.take(self._client, reader, None)
 
         with tracing.span(kinds.READ_FILE, detail=purpose, path=path, purpose=purpose) as span:
-            data = webhdfs.Datanodes(self._client, path, purpose).ask(whole)
+            data = self._client.ask(path, purpose, whole)
             span.note(bytes=len(data))
         return data
 
     def stream(self, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
-        datanodes = webhdfs.Datanodes(self._client, path, purpose)
         position = 0
         with ExitStack() as opened:
             reader = None
@@ -133,7 +132,7 @@ class WebHdfs:
                     raise
                 return data
 
-            while data := datanodes.ask(piece):
+            while data := self._client.ask(path, purpose, piece):
                 position += len(data)
                 yield data
 

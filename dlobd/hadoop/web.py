@@ -98,10 +98,6 @@ class HadoopWeb:
         value = ((answer or {}).get("property") or {}).get("value")
         return None if value is None else str(value)
 
-    def application(self, application_id: str) -> JsonObject:
-        """Return the ResourceManager's record of an application; empty if it has no record."""
-        return application_record(self.rm_url, application_id)
-
     def attempts(self, application_id: str) -> list[JsonObject]:
         """Return the attempts of an application, oldest first, with the ApplicationMaster's container and node."""
         answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/apps/{application_id}/appattempts")
@@ -119,7 +115,7 @@ class HadoopWeb:
 
 
 def application_record(rm_url: str, application_id: str, timeout_s: Timeout = TIMEOUT_S) -> JsonObject:
-    """Return the ResourceManager's record of an application; empty if the ResourceManager does not answer."""
+    """Return the ResourceManager's record of an application; empty if it has no record, or does not answer."""
     answer = HadoopWeb.get_json(f"{rm_url}/ws/v1/cluster/apps/{application_id}", timeout_s)
     return (answer or {}).get("app") or {}
 

@@ -21,7 +21,7 @@ from dlobd import tracing
 from dlobd.hadoop import http_session
 from dlobd.hadoop.failures import reason
 
-__all__ = ["Client", "Datanodes", "HdfsError", "Unreachable", "block_locations", "take", "words"]
+__all__ = ["Client", "HdfsError", "Unreachable", "block_locations", "take", "words"]
 
 T = TypeVar("T")
 
@@ -116,11 +116,34 @@ class Client(InsecureClient):  # type: ignore[misc]  # the package has no types
         self.session.mount("http://", self.adapter)
         super().__init__(url, user=user, session=self.session)
 
+    def ask(self, path: str, purpose: str, operation: Callable[[], T]) -> T:
+        """Repeat an operation on a file until a DataNode answers, and return its result. A DataNode that did not answer
+        is excluded from further attempts."""
+        while True:
+            try:
+                with self._without_given_up():
+                    return operation()
+            except Unreachable as error:
+                self._give_up(error, path, purpose)
+            except HdfsError as error:
+                last = next(reversed(self.given_up.values()), None)
+                if last is None or error.exception != "IOException":
+                    raise
+                # the NameNode has no other DataNode with this file
+                how = f"{last.how}, and no other DataNode has {path}"
+                raise Unreachable(last.daemon, last.address, how) from error
+
+    def _give_up(self, error: Unreachable, path: str, purpose: str) -> None:
+        transfer = self.transfer_address(error.address) if error.daemon == "DataNode" else None
+        if transfer is None or transfer in self.given_up:
+            raise error
+        self.given_up[transfer] = error
+        tracing.instant(kinds.DATANODE_GIVEN_UP, address=error.address, how=error.how, path=path, purpose=purpose)
+
     @contextmanager
-    def without(self, datanodes: list[str]) -> Iterator[None]:
-        """Exclude DataNodes, identified by their addresses for block transfers, from requests inside the context."""
+    def _without_given_up(self) -> Iterator[None]:
         params: Any = self.session.params
-        params["excludedatanodes"] = ",".join(datanodes) or None  # requests omit a parameter that is None
+        params["excludedatanodes"] = ",".join(self.given_up) or None  # requests omit a parameter that is None
         try:
             yield
         finally:
@@ -158,38 +181,3 @@ def take(client: Client, reader: Any, size_bytes: int | None) -> bytes:
             "DataNode", client.adapter.datanode, reason(error, CONNECT_S, ANSWER_S["DataNode"])
         ) from error
     return data
-
-
-class Datanodes:
-    """DataNodes of one operation. A DataNode that did not answer is excluded from further attempts."""
-
-    def __init__(self, client: Client, path: str, purpose: str) -> None:
-        self._client = client
-        self._path = path
-        self._purpose = purpose
-        self._given_up = client.given_up
-
-    def ask(self, operation: Callable[[], T]) -> T:
-        """Repeat `operation` until a DataNode answers, and return its result."""
-        while True:
-            try:
-                with self._client.without(list(self._given_up)):
-                    return operation()
-            except Unreachable as error:
-                self._give_up(error)
-            except HdfsError as error:
-                last = next(reversed(self._given_up.values()), None)
-                if last is None or error.exception != "IOException":
-                    raise
-                # the NameNode has no other DataNode with this file
-                how = f"{last.how}, and no other DataNode has {self._path}"
-                raise Unreachable(last.daemon, last.address, how) from error
-
-    def _give_up(self, error: Unreachable) -> None:
-        transfer = self._client.transfer_address(error.address) if error.daemon == "DataNode" else None
-        if transfer is None or transfer in self._given_up:
-            raise error
-        self._given_up[transfer] = error
-        tracing.instant(
-            kinds.DATANODE_GIVEN_UP, address=error.address, how=error.how, path=self._path, purpose=self._purpose
-        )

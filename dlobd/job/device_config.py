@@ -6,6 +6,7 @@ A user may reserve GPUs for other processes with `CUDA_VISIBLE_DEVICES`.
 from __future__ import annotations
 
 import os
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,12 +22,8 @@ def visible_gpus() -> list[str] | None:
     """Return the GPUs that the variable lists, up to the first invalid entry, as CUDA does; None if it is not set."""
     if VISIBLE not in os.environ:
         return None
-    gpus: list[str] = []
-    for gpu in os.environ[VISIBLE].split(","):
-        if not gpu.strip() or gpu.strip().startswith("-"):
-            break
-        gpus.append(gpu.strip())
-    return gpus
+    entries = map(str.strip, os.environ[VISIBLE].split(","))
+    return list(takewhile(lambda entry: entry and not entry.startswith("-"), entries))
 
 
 def gpu_id(number: int) -> str:

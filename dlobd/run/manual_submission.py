@@ -19,7 +19,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, ClusterError, UsageError
 from dlobd.experiment.files import from_dict
 from dlobd.hadoop.failures import failures
-from dlobd.hadoop.web import JsonObject
+from dlobd.hadoop.web import JsonObject, application_record
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.description import MODEL_FILE, Job
 from dlobd.paths import plain, using_cache
@@ -107,7 +107,7 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: R
     run_id = None if named else _run_id(ref, out)
     place = ExternalHadoop.open(cluster, prefixed(report, "collect"))
     application_id = named or _submitted(run_id or "", place.web.rm_url)
-    rm_record = place.web.application(application_id)
+    rm_record = application_record(place.web.rm_url, application_id)
     _check_ended(application_id, rm_record, place.web.rm_url)
     run_dir = _run_dir(application_id, rm_record, place)
     experiment, job = _read(application_id, place, run_dir)

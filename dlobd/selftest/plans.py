@@ -119,8 +119,9 @@ def full(seed: int = 0, slow_disk: bool = False) -> list[Plan]:
     `slow_disk`: True if the disk of the DataNodes can be slowed on this machine."""
     plans: list[Plan] = []
     for block, size in enumerate(SIZES_S):
-        ways = [_plan(name, block, SIZES_S, None) for name in _WAYS]
         other = SIZES_S[(block + 1) % len(SIZES_S)]
+        # two sizes per run, so that no run takes minutes
+        ways = [_plan(name, block, (size, other)) for name in _WAYS]
         delays = {"user/script": [size], "user/import": [size], "user/task": [other]}
         ways.append(Plan("own", block, ("workers=1",), delays, own=True))
         if slow_disk:
@@ -135,13 +136,10 @@ def full(seed: int = 0, slow_disk: bool = False) -> list[Plan]:
     return plans
 
 
-def _plan(way: str, block: int, often: Sequence[float], once: float | None) -> Plan:
+def _plan(way: str, block: int, often: Sequence[float], once: float | None = None) -> Plan:
     settings, points = _WAYS[way]
-    delays = {}
-    for number, point in enumerate(points.split()):
-        if POINTS[point].often:
-            # two sizes per run, so that no run takes minutes
-            delays[point] = often if len(often) <= 2 else [often[block], often[(block + 1) % len(often)]]
-        else:
-            delays[point] = [once if once is not None else SIZES_S[(block + number) % len(SIZES_S)]]
+    delays = {
+        point: often if POINTS[point].often else [once or SIZES_S[(block + number) % len(SIZES_S)]]
+        for number, point in enumerate(points.split())
+    }
     return Plan(way, block, (*settings.split(), "checkpoint_every_steps=1000"), delays)

@@ -91,10 +91,7 @@ class AlternatingFeed:
             self._took[self._now].append((ended_ns - self._began_ns) / BLOCK_STEPS)
         self._now = self._turns.pop(0) if self._turns else ""
         self._left = BLOCK_STEPS
-        if self._now == "off":
-            tracing.pause()
-        else:
-            tracing.resume()
+        tracing.switch(None if self._now == "off" else self._recorder)
         self._began_ns = time.perf_counter_ns()
 
     def loop(self) -> Loop:

@@ -41,7 +41,6 @@ class NoSpan:
 _NO_SPAN = NoSpan()
 
 _recorder: Recorder | None = None
-_paused: Recorder | None = None
 
 
 def switched_off() -> bool:
@@ -71,18 +70,10 @@ def directory() -> str:
     return str(_recorder.directory) if _recorder is not None else ""
 
 
-def pause() -> None:
-    """Stop recording until `resume`; open spans stay open. It serves to measure the cost of recording."""
-    global _recorder, _paused
-    if _recorder is not None:
-        _recorder, _paused = None, _recorder
-
-
-def resume() -> None:
-    """End a `pause`."""
-    global _recorder, _paused
-    if _paused is not None:
-        _recorder, _paused = _paused, None
+def switch(recorder: Recorder | None) -> None:
+    """Record by `recorder`, or nothing; open spans stay open. It serves to measure the cost of recording."""
+    global _recorder
+    _recorder = recorder
 
 
 def _after_fork() -> None:

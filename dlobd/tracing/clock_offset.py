@@ -52,10 +52,6 @@ class Bounds:
         """Width of the interval: the uncertainty of the offset."""
         return self.hi_ns - self.lo_ns
 
-    def joined(self, other: Bounds) -> Bounds:
-        """Return the smallest interval that contains both intervals."""
-        return Bounds(min(self.lo_ns, other.lo_ns), max(self.hi_ns, other.hi_ns))
-
 
 class Offset:
     """Offset of clock b from clock a. Raises ValueError without an exchange, or if a clock ran backwards."""
@@ -85,7 +81,8 @@ class Offset:
         index = max(0, bisect_right(self.starts_ns, a_ns) - 1)
         bounds = self.lines[index].at(a_ns)
         if a_ns > self.lines[index].end_ns and index + 1 < len(self.lines):
-            bounds = bounds.joined(self.lines[index + 1].at(a_ns))  # the step is between the two lines
+            after = self.lines[index + 1].at(a_ns)  # the step is between the two lines
+            bounds = Bounds(min(bounds.lo_ns, after.lo_ns), max(bounds.hi_ns, after.hi_ns))
         return bounds
 
 
@@ -112,10 +109,10 @@ class Lines:
         self.end_ns = max(exchange.received_a_ns for exchange in exchanges)
         # relative to the first exchange: floating point keeps all digits of the differences
         self.base_ns = exchanges[0].received_b_ns - exchanges[0].sent_a_ns
-        above = [(e.sent_a_ns, e.received_b_ns - e.sent_a_ns) for e in exchanges]
-        below = [(e.received_a_ns, e.sent_b_ns - e.received_a_ns) for e in exchanges]
-        self._above = _hull([self._relative(*point) for point in above], 1)
-        self._below = _hull([self._relative(*point) for point in below], -1)
+        start_ns, base_ns = self.start_ns, self.base_ns
+        above = [(float(e.sent_a_ns - start_ns), float(e.received_b_ns - e.sent_a_ns - base_ns)) for e in exchanges]
+        below = [(float(e.received_a_ns - start_ns), float(e.sent_b_ns - e.received_a_ns - base_ns)) for e in exchanges]
+        self._above, self._below = _hull(above, 1), _hull(below, -1)
         bends = {-MAX_RATE, MAX_RATE}
         for hull in (self._above, self._below):
             slopes = ((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in pairwise(hull) if x2 > x1)
@@ -135,9 +132,6 @@ class Lines:
         # one nanosecond for rounding errors
         return Bounds(self.base_ns + floor(lo) - 1, self.base_ns + ceil(hi) + 1)
 
-    def _relative(self, a_ns: int, offset_ns: int) -> _Point:
-        return float(a_ns - self.start_ns), float(offset_ns - self.base_ns)
-
     def _lowest(self, r: float) -> float:
         return max(y - r * x for x, y in self._below)
 
@@ -147,9 +141,7 @@ class Lines:
     def _possible_rates(self, bends: Sequence[float]) -> list[float]:
         gaps = [self._lowest(r) - self._highest(r) for r in bends]  # convex in r; possible where not above 0
         rates = [r for r, gap in zip(bends, gaps, strict=True) if gap <= 0]
-        for (r, gap), (s, next_gap) in zip(
-            zip(bends, gaps, strict=True), zip(bends[1:], gaps[1:], strict=True), strict=False
-        ):
+        for (r, gap), (s, next_gap) in pairwise(zip(bends, gaps, strict=True)):
             if (gap <= 0) != (next_gap <= 0):  # straight in between, so the root is exact
                 rates.append(r + (s - r) * gap / (gap - next_gap))
         return rates

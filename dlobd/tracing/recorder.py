@@ -192,13 +192,11 @@ class Recorder:
         role: str,
         index: int = 0,
         now: Callable[[], int] = time.monotonic_ns,
-        flush_s: float = FLUSH_S,
         threaded: bool = True,
         forks: str = CHILD,
     ) -> None:
         self.directory = directory.absolute()  # user code may change the working directory
         self._now = now
-        self._flush_s = flush_s
         self._threaded = threaded
         self._forks = forks
         self._ids = itertools.count(1)
@@ -371,13 +369,9 @@ class Recorder:
             while done < len(data):
                 done += os.write(self._fd, data[done:] if done else data)
         finally:
-            whole = len(lines)
+            whole = max(0, data.count(b"\n", 0, done) - len(before))
             if done:
-                if done < len(data):
-                    whole = max(0, data.count(b"\n", 0, done) - len(before))
                 self._cut = data[done - 1] != ord("\n")
-            else:
-                whole = 0
             self.cost.lines += whole
             self.cost.bytes += done
             self.cost.lost_lines += len(lines) - whole
@@ -415,9 +409,8 @@ class Recorder:
             if self._queue or self._fd is not None:
                 self._queue.append(self._anchor_line())
                 self.flush(last=True)
-            if self._fd is not None:
-                self._close()
-                self._introduced = False
+            self._close()
+            self._introduced = False
 
     def _of_thread(self) -> tuple[list[OpenSpan], str]:
         if not hasattr(self._local, "stack"):
@@ -442,7 +435,7 @@ class Recorder:
         self._peer = clock_sync.peer()
         self.exchange()
         pause_s = FIRST_EXCHANGE_S
-        while not self._stop.wait(self._flush_s):
+        while not self._stop.wait(FLUSH_S):
             if self._now() >= anchor_due:
                 self._queue.append(self._anchor_line())
                 anchor_due += int(ANCHOR_S * 1e9)

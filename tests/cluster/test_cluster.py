@@ -55,7 +55,7 @@ def test_every_daemon_runs_and_answers(cluster: EmbeddedCluster) -> None:
     assert all(daemon.ready and daemon.rss_bytes > 50 << 20 for daemon in status.daemons)
     assert not status.safe_mode
     assert set(cluster.memory()) == NAMES
-    nodes = daemons.yarn_nodes(cluster.rm_url.removeprefix("http://"))
+    nodes = daemons.yarn_nodes(cluster.endpoints.rm_url.removeprefix("http://"))
     assert [node["state"] for node in nodes] == ["RUNNING", "RUNNING"]
     for url in cluster.endpoints.web.values():
         assert requests.get(url, timeout=20).status_code == 200
@@ -71,7 +71,7 @@ def test_daemons_start_from_the_archive_of_their_classes(cluster: EmbeddedCluste
 def test_webhdfs_round_trip_leaves_records_on_the_monotonic_clock(cluster: EmbeddedCluster) -> None:
     """Bytes written through WebHDFS come back equal; NameNode and DataNodes recorded it within the test's own time."""
     data = os.urandom(3_000_000)
-    client = hdfs.InsecureClient(cluster.webhdfs_url, user=cluster.user)
+    client = hdfs.InsecureClient(cluster.endpoints.webhdfs_url, user=cluster.user)
     before = time.monotonic_ns()
     client.write("/round/trip", data)
     with client.read("/round/trip") as reader:

@@ -51,11 +51,11 @@ def fake_java(home: Path, script: str) -> Java:
 @pytest.fixture
 def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The jars that are not pyspark's; pyspark's are in place, and the cache has a name of its own language."""
-    pyspark = tmp_path / "pyspark"
-    pyspark.mkdir()
+    pyspark = tmp_path / "pyspark" / "jars"
+    pyspark.mkdir(parents=True)
     for name in class_path._FROM_PYSPARK:
         jar(pyspark / f"{name}-1.0.jar", CLIENT if name == "hadoop-client-api" else {"D.class": name})
-    monkeypatch.setattr(class_path, "pyspark_jars", lambda: pyspark)
+    monkeypatch.setattr(class_path, "spark_home", lambda: pyspark.parent)
     monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "Gerät 1"))
     (tmp_path / "jars").mkdir()
     return [

@@ -129,7 +129,6 @@ def test_the_feed_alternates_the_recorder(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(step_loop, name, value)
     recorder = tracing.Recorder(tmp_path, "chief", threaded=False)
     monkeypatch.setattr(tracing, "_recorder", recorder)
-    monkeypatch.setattr(tracing, "_paused", None)
     feed = step_loop.AlternatingFeed(b"block", recorder, 1)
     for _ in range(3 + 2 * 4 * 5 + 1):
         if tracing._recorder is not None:

@@ -107,8 +107,9 @@ def test_a_wait_an_instant_and_a_late_attribute_come_back(tmp_path: Path) -> Non
     assert len(process.anchors) == 2
 
 
-def test_threads_have_stacks_of_their_own(tmp_path: Path) -> None:
-    own = Recorder(tmp_path, "worker", flush_s=0.001)
+def test_threads_have_stacks_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dlobd.tracing.recorder.FLUSH_S", 0.001)
+    own = Recorder(tmp_path, "worker")
     each = 300
 
     def work() -> None:
@@ -227,9 +228,10 @@ def test_recording_costs_are_those_of_the_file(tmp_path: Path) -> None:
     assert process.lines == before_lines
 
 
-def test_spans_inside_a_long_span_are_written_meanwhile(tmp_path: Path) -> None:
+def test_spans_inside_a_long_span_are_written_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread writes without being asked, so that a long training can be looked at while it runs."""
-    own = Recorder(tmp_path, "worker", flush_s=0.01)
+    monkeypatch.setattr("dlobd.tracing.recorder.FLUSH_S", 0.01)
+    own = Recorder(tmp_path, "worker")
     with own.span(kinds.TRAINER):
         until(lambda: list(tmp_path.glob("spans-*.jsonl")))
         (path,) = tmp_path.glob("spans-*.jsonl")

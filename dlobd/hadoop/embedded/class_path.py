@@ -23,9 +23,8 @@ from pathlib import Path
 from zipfile import ZipFile, ZipInfo, is_zipfile
 
 from dlobd.errors import SetupError
-from dlobd.hadoop.embedded.jars import pyspark_jars
 from dlobd.hadoop.embedded.java import Java
-from dlobd.paths import cache_dir, locked, plain, shipped
+from dlobd.paths import cache_dir, locked, plain, shipped, spark_home
 
 _FROM_PYSPARK = (
     "hadoop-client-api",
@@ -114,7 +113,7 @@ def _prepared(
 
 
 def _from_pyspark() -> list[Path]:
-    directory = pyspark_jars()
+    directory = spark_home() / "jars"
     entries = []
     for name in _FROM_PYSPARK:
         matches = sorted(directory.glob(f"{name}-[0-9]*.jar"))

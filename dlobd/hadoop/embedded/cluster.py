@@ -1,10 +1,4 @@
-"""The embedded cluster: starts its daemons in parallel, reports their state, and stops them.
-
-cluster = EmbeddedCluster(ClusterSettings(work_dir))
-cluster.start(print)
-try: ... cluster.endpoints.fs_uri ...
-finally: cluster.stop()
-"""
+"""The embedded cluster: starts its daemons in parallel, reports their state, and stops them."""
 
 import os
 import shutil
@@ -131,10 +125,6 @@ class EmbeddedCluster:
         return self.work_dir / "conf" / "client"
 
     @property
-    def spark_conf_dir(self) -> Path:
-        return configuration.spark_conf_dir(self.work_dir)
-
-    @property
     def java(self) -> Java:
         """The Java of the daemons, also for JAVA_HOME of spark-submit."""
         state = self._running()
@@ -168,14 +158,6 @@ class EmbeddedCluster:
             },
         )
 
-    @property
-    def webhdfs_url(self) -> str:
-        return self.endpoints.webhdfs_url
-
-    @property
-    def rm_url(self) -> str:
-        return self.endpoints.rm_url
-
     def log_files(self) -> dict[str, Path]:
         """Return the paths of the daemons' logs by name, and of their separate logs: namenode-audit,
         resourcemanager-audit, datanode-0-clienttrace, nodemanager-0-audit. Separate logs exist only after their first
@@ -187,14 +169,11 @@ class EmbeddedCluster:
             "nodemanager": ("audit", "nm-audit.log"),
         }
         files: dict[str, Path] = {}
-        plan = configuration.plan_hosts(self.settings)
-        if self._state:
-            plan = [(daemon.name, daemon.kind, daemon.host) for daemon in self._state.daemons]
-        for name, kind, _ in plan:
-            directory = self.work_dir / "log" / name
-            files[name] = directory / f"{name}.log"
-            suffix, file_name = extra[kind]
-            files[f"{name}-{suffix}"] = directory / file_name
+        for daemon in self._running().daemons:
+            directory = self.work_dir / "log" / daemon.name
+            files[daemon.name] = directory / f"{daemon.name}.log"
+            suffix, file_name = extra[daemon.kind]
+            files[f"{daemon.name}-{suffix}"] = directory / file_name
         return files
 
     def container_log_dirs(self, application_id: str) -> dict[str, Path]:
@@ -270,7 +249,11 @@ class EmbeddedCluster:
             classes = prepare(java, jars, report)
             self._start_with_ports(java, classes, report, timeout_s, stays)
         except BaseException:
-            self._abandon()
+            if self._state is None:
+                self.release()
+            else:
+                end_everything(self.work_dir)
+                self._forget()
             raise
         if stays:
             self._dismiss_watchdog()
@@ -348,7 +331,8 @@ class EmbeddedCluster:
         deadline = time.monotonic() + STOP_TIMEOUT_S
         self._state = read_state(self.work_dir) or self._state
         alive = self._state.alive() if self._state else {}
-        managers = [daemon for daemon in self._plans("nodemanager") if daemon.name in alive]
+        running = [daemon for daemon in self._state.daemons if daemon.name in alive] if self._state else []
+        managers = [daemon for daemon in running if daemon.kind == "nodemanager"]
         # a NodeManager takes 17 s to end after an application; without containers it can be killed safely
         drained = time.monotonic() + 3
         while any(daemons.containers(m) for m in managers) and time.monotonic() < drained:
@@ -357,7 +341,7 @@ class EmbeddedCluster:
         for container in containers_of(self.work_dir):
             container.kill(signal.SIGKILL)
         for kind in ("resourcemanager", "datanode", "namenode"):
-            group = [alive[daemon.name] for daemon in self._plans(kind) if daemon.name in alive]
+            group = [alive[daemon.name] for daemon in running if daemon.kind == kind]
             end(group, max(0.2, min(2.0, deadline - time.monotonic())))
         end_everything(self.work_dir)
         self._forget()
@@ -365,14 +349,6 @@ class EmbeddedCluster:
     def release(self) -> None:
         """Release the lock, so that other commands can use the cluster."""
         self._lock.release()
-
-    def _abandon(self) -> None:
-        """Clean up after a failed start. Only HDFS's content and the logs stay."""
-        if self._state is not None:
-            end_everything(self.work_dir)
-            self._forget()
-        else:
-            self.release()
 
     def _forget(self) -> None:
         (self.work_dir / "state.json").unlink(missing_ok=True)
@@ -406,9 +382,6 @@ class EmbeddedCluster:
     def _alive(self) -> dict[str, ProcessId]:
         """Return the running daemons from the state file: another command may have restarted a daemon."""
         return (read_state(self.work_dir) or self._running()).alive()
-
-    def _plans(self, kind: str) -> list[DaemonPlan]:
-        return [daemon for daemon in self._state.daemons if daemon.kind == kind] if self._state else []
 
     def _one(self, kind: str) -> DaemonPlan:
         return next(daemon for daemon in self._running().daemons if daemon.kind == kind)

@@ -28,10 +28,10 @@ TIMEOUT_S: Timeout = (5.0, 5.0)
 
 
 def java_command(
-    java: Java, work_dir: Path, name: str, kind: str, classes: ClassPath, heap_mb: int, arguments: Sequence[str] = ()
+    java: Java, work_dir: Path, daemon: DaemonPlan, classes: ClassPath, heap_mb: int, arguments: Sequence[str]
 ) -> list[str]:
     """Return a daemon's command line. Only the first JIT tier is used, which halves the start-up time."""
-    log_dir = work_dir / "log" / name
+    log_dir = work_dir / "log" / daemon.name
     return [
         str(java.command),
         f"{MARK}{work_dir}",
@@ -43,9 +43,9 @@ def java_command(
         f"-Djava.io.tmpdir={work_dir / 'tmp'}",
         f"-Dhadoop.log.dir={log_dir}",
         f"-Dyarn.log.dir={log_dir}",
-        f"-Dhadoop.log.file={name}.log",
-        *classes.options(work_dir / "conf" / name),
-        MAIN_CLASSES[kind],
+        f"-Dhadoop.log.file={daemon.name}.log",
+        *classes.options(work_dir / "conf" / daemon.name),
+        MAIN_CLASSES[daemon.kind],
         *arguments,
     ]
 

@@ -96,11 +96,6 @@ def from_cache(
     return [directory / jar.file_name for jar in jars]
 
 
-def pyspark_jars() -> Path:
-    """Return the directory of jars in pip's pyspark. Raises SetupError if pyspark is not installed."""
-    return spark_home() / "jars"
-
-
 def _from_directory(directory: Path, jars: Sequence[Jar]) -> list[Path]:
     for jar in jars:
         path = directory / jar.file_name
@@ -149,9 +144,9 @@ def _fetch_and_keep(
 
 def fetch(java: Java, jars: Sequence[Jar], into: Path, progress: Callable[[str], None]) -> None:
     """Let Ivy retrieve `jars` into the directory `into`. Raises SetupError after three attempts."""
-    ivy = next(iter(pyspark_jars().glob("ivy-*.jar")), None)
+    ivy = next((spark_home() / "jars").glob("ivy-*.jar"), None)
     if ivy is None:
-        raise SetupError(f"{pyspark_jars()} has no Ivy jar.", "install pyspark 4.3.0 again.")
+        raise SetupError(f"{spark_home()}/jars has no Ivy jar.", "install pyspark 4.3.0 again.")
     settings = os.environ.get("DLOBD_IVY_SETTINGS")
     if settings and not Path(settings).is_file():
         raise SetupError(f"DLOBD_IVY_SETTINGS={settings} is not a file.", "correct it, or unset it.")
@@ -203,8 +198,7 @@ def _run(command: list[str], work: Path, size_bytes: int, progress: Callable[[st
                 reported = arrived // 1_000_000
                 progress(f"jars: {reported} of {size_bytes / 1e6:.0f} MB")
     finally:
-        if process.poll() is None:
-            process.kill()
+        process.kill()  # does nothing if the process has ended
         process.wait()
     return process.returncode, telling_line(log.read_text(errors="replace"))
 

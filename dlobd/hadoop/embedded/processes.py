@@ -4,7 +4,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from dlobd.process_id import ProcessId, identify
@@ -62,9 +62,8 @@ def wait_gone(processes: Collection[ProcessId], deadline: float) -> list[Process
         time.sleep(0.05)
 
 
-def end(processes: Iterable[ProcessId], grace_s: float) -> None:
+def end(processes: Collection[ProcessId], grace_s: float) -> None:
     """Send SIGTERM, and SIGKILL after `grace_s` seconds."""
-    processes = list(processes)
     for process in processes:
         process.kill(signal.SIGTERM)
     left = wait_gone(processes, time.monotonic() + grace_s)
@@ -80,11 +79,8 @@ def rss_bytes(process: ProcessId) -> int:
 
 
 def _all() -> Iterator[ProcessId]:
-    for entry in os.listdir("/proc"):
-        if entry.isdecimal() and int(entry) != os.getpid():
-            process = identify(int(entry))
-            if process is not None:
-                yield process
+    pids = (int(entry) for entry in os.listdir("/proc") if entry.isdecimal())
+    return (process for pid in pids if pid != os.getpid() and (process := identify(pid)))
 
 
 def _read(pid: int, name: str) -> bytes:

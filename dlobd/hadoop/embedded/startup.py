@@ -83,6 +83,7 @@ class Launch:
     ) -> None:
         self._settings = settings
         self._work_dir = settings.work_dir
+        self._format_record = settings.work_dir / "hdfs-formatted"
         self._here = planned if here is None else here
         self._java = java
         self._classes = classes
@@ -131,7 +132,11 @@ class Launch:
         """Raise PortClash or ClusterError if a daemon has ended."""
         for name, child in self._running.items():
             if child.poll() is not None:
-                raise self._died(name, child.returncode)
+                log = self._work_dir / "log" / name
+                cause = daemons.failure(log, name)
+                if daemons.is_port_clash(cause):
+                    raise PortClash(cause)
+                raise ClusterError(f"{name} exited with code {child.returncode}: {cause}.", f"see {log}.")
 
     def _check(self, waiting: Mapping[str, DaemonPlan], began: float, deadline_s: float) -> None:
         self.check()
@@ -146,26 +151,15 @@ class Launch:
         self._running[daemon.name] = self._spawn(daemon)
 
     def _spawn(self, daemon: DaemonPlan, arguments: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-        command = daemons.java_command(
-            self._java,
-            self._work_dir,
-            daemon.name,
-            daemon.kind,
-            self._classes,
-            self._settings.daemon_heap_mb,
-            arguments,
-        )
-        env: Mapping[str, str] = daemons.environment(self._java, self._work_dir, daemon.host)
+        heap_mb = self._settings.daemon_heap_mb
+        command = daemons.java_command(self._java, self._work_dir, daemon, self._classes, heap_mb, arguments)
+        env = daemons.environment(self._java, self._work_dir, daemon.host)
         child = daemons.start_process(command, env, self._work_dir / "log" / daemon.name, daemon.name)
         self.children.append(child)
         process = identify(child.pid)
         if process is not None:
             self._record(daemon.name, process)
         return child
-
-    @property
-    def _format_record(self) -> Path:
-        return self._work_dir / "hdfs-formatted"
 
     def _start_format(self, progress: Callable[[str], None]) -> subprocess.Popen[bytes] | None:
         """Start `NameNode -format` if HDFS is new, or if the DataNodes have become too few to serve all blocks."""
@@ -192,10 +186,3 @@ class Launch:
         self._format_record.write_text(f"{len(self._settings.datanode_hosts)}\n")
         self._start(self._namenode)
         return None
-
-    def _died(self, name: str, code: int) -> Exception:
-        log = self._work_dir / "log" / name
-        cause = daemons.failure(log, name)
-        if daemons.is_port_clash(cause):
-            return PortClash(cause)
-        return ClusterError(f"{name} exited with code {code}: {cause}.", f"see {log}.")

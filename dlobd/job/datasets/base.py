@@ -91,7 +91,6 @@ class InMemory:
         return cls()
 
     def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:
-        """See `dlobd.job.datasets.base.Dataset`."""
         if split not in self._read:
             self._read[split] = self.load(split)
         images, labels = self._read[split]

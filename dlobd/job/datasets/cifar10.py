@@ -88,7 +88,6 @@ class _Batches(InMemory):
         return [folder / batch.name for split in self.batches.values() for batch in split]
 
     def load(self, split: Split) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Read all images [n, 32, 32, 3] and labels [n], in the published order."""
         folder = self.files()[0].parent
         batches = self.batches[split]
         size = sum(batch.records for batch in batches)

@@ -19,7 +19,6 @@ _FILES = {
     "t10k-labels-idx1-ubyte.gz": (4_542, "ec29112dd5afa0611ce80d1b7f02629c"),
 }
 
-
 _REMEDY = "restore the file from the repository, or set DLOBD_DATA to a folder that contains mnist/"
 
 
@@ -42,10 +41,6 @@ class Mnist(InMemory):
         return [folder / name for name in _FILES]
 
     def load(self, split: Split) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Read all images [n, 28, 28] and labels [n], in the published order.
-
-        Raises SetupError if a file is missing, truncated or has a wrong checksum.
-        """
         images, labels = self.files()[:2] if split == "train" else self.files()[2:]
         n = self.train_size if split == "train" else self.test_size
         return _idx(images, (n, *self.shape)), _idx(labels, (n,))

@@ -106,7 +106,11 @@ def _read(tf: TensorFlow, job: Job, rank: int, augment: Augment | None) -> Itera
         read = tf.data.Dataset.from_generator(pieces, output_signature=tf.TensorSpec([], tf.string))
         records = read.flat_map(batches)
         decoded = records.enumerate().map(augmented) if augment else records.map(plain)
-        iterator = iter(decoded.prefetch(PREFETCH).with_options(_untuned(tf)))
+        options = tf.data.Options()
+        # autotuning cannot improve this pipeline. The autotuning thread sleeps longer as the pipeline becomes older, up
+        # to a minute. It may miss the wake-up at the end; then the trainer waits for the thread after its last step.
+        options.autotune.enabled = False
+        iterator = iter(decoded.prefetch(PREFETCH).with_options(options))
     while True:
         with tracing.span(kinds.NEXT_BATCH):
             batch = next(iterator, None)
@@ -115,17 +119,6 @@ def _read(tf: TensorFlow, job: Job, rank: int, augment: Augment | None) -> Itera
                 raise errors[0]
             return
         yield batch
-
-
-def _untuned(tf: TensorFlow) -> Tensor:
-    """Return options of a pipeline without tf.data's autotuning, which cannot improve this pipeline.
-
-    The autotuning thread sleeps longer as the pipeline becomes older, up to a minute. It may miss the wake-up at the
-    end of the pipeline; then the trainer waits for the thread after its last step.
-    """
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return options
 
 
 def _decoded(tf: TensorFlow, records: Tensor, layout: Layout) -> Batch:

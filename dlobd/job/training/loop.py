@@ -56,19 +56,16 @@ class Loop:
 
         Raises RuntimeError if the input ends early, FloatingPointError if the loss is not finite.
         """
-        with reporting_steps(self._losses) if self._chief else nullcontext():
-            return self._run(incoming)
-
-    def _run(self, incoming: Iterator[Batch]) -> dict[str, Any]:
         ended_by, ended_ns = "", 0
-        while not ended_by:
-            ended_by = self._take(incoming)
-            ended_ns = monotonic_ns()
-            if ended_by:
-                tracing.instant(kinds.LAST_STEP_DONE)
-            if self._after_step(last=bool(ended_by)):
-                ended_by = "target_accuracy"
-                tracing.instant(kinds.LAST_STEP_DONE, ended_ns)
+        with reporting_steps(self._losses) if self._chief else nullcontext():
+            while not ended_by:
+                ended_by = self._take(incoming)
+                ended_ns = monotonic_ns()
+                if ended_by:
+                    tracing.instant(kinds.LAST_STEP_DONE)
+                if self._after_step(last=bool(ended_by)):
+                    ended_by = "target_accuracy"
+                    tracing.instant(kinds.LAST_STEP_DONE, ended_ns)
         role, index = role_of(self._rank)
         return {
             "rank": self._rank,

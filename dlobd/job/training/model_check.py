@@ -12,7 +12,7 @@ from typing import Any
 
 from dlobd import user_file
 from dlobd.axes import LOSSES, MODELS
-from dlobd.errors import DlobdError
+from dlobd.errors import DlobdError, UsageError
 from dlobd.job.launchers.imports import import_tensorflow
 from dlobd.network.exchanges.base import Tensor, TensorFlow
 from dlobd.user_file import MemberRef
@@ -31,16 +31,10 @@ def main() -> int:
                 print(json.dumps(stage), file=out, flush=True)
         except DlobdError as error:
             wrong = error.what
-        except _Wrong as error:
-            wrong = str(error)
         except BaseException as error:  # noqa: BLE001  any error of the file, also an exit, becomes one line
             wrong = user_file.error_line(error, MemberRef(request["model"]).path or request["model"])
         print(json.dumps({"wrong": wrong}), file=out, flush=True)
     os._exit(0)  # end at once, because the file may have started threads
-
-
-class _Wrong(Exception):
-    """Error of a model that violates the contract of `dlobd.job.models.base`."""
 
 
 def _stages(request: dict[str, Any]) -> Iterator[str]:
@@ -55,11 +49,13 @@ def _stages(request: dict[str, Any]) -> Iterator[str]:
     tf.random.set_seed(request["seed"])
     built = build(shape, classes, request["seed"])
     if not isinstance(built, tf.Module):
-        raise _Wrong(f"model {model} returns an object of type {type(built).__name__}, and a tf.Module is needed")
+        raise UsageError(f"model {model} returns an object of type {type(built).__name__}, and a tf.Module is needed")
     if not callable(built):
-        raise _Wrong(f"model {model} returns a tf.Module that cannot be called: it needs __call__(images, training)")
+        raise UsageError(
+            f"model {model} returns a tf.Module that cannot be called: it needs __call__(images, training)"
+        )
     if not built.trainable_variables:
-        raise _Wrong(f"model {model} has no trainable variables")
+        raise UsageError(f"model {model} has no trainable variables")
     yield "calling the model"
     _step(tf, built, request, shape, classes)
 
@@ -72,12 +68,12 @@ def _step(tf: TensorFlow, model: Tensor, request: dict[str, Any], shape: tuple[i
         logits = model(images, training=training)
         needed = f"data set {dataset} has {classes} classes: {(SAMPLES, classes)} is needed"
         if not tf.is_tensor(logits):
-            raise _Wrong(f"model {name} returns an object of type {type(logits).__name__}, not a tensor of logits")
+            raise UsageError(f"model {name} returns an object of type {type(logits).__name__}, not a tensor of logits")
         if logits.shape.rank != 2 or logits.shape[1] != classes or logits.shape[0] not in (None, images.shape[0]):
             actual = tuple(logits.shape) if logits.shape.rank is not None else "unknown"
-            raise _Wrong(f"model {name} returns logits of shape {actual}, and {needed}")
+            raise UsageError(f"model {name} returns logits of shape {actual}, and {needed}")
         if logits.dtype != tf.float32:
-            raise _Wrong(f"model {name} returns logits of {logits.dtype.name}, and float32 is needed")
+            raise UsageError(f"model {name} returns logits of {logits.dtype.name}, and float32 is needed")
         return logits
 
     def forward_and_backward(images: Tensor, labels: Tensor) -> Tensor:
@@ -86,7 +82,7 @@ def _step(tf: TensorFlow, model: Tensor, request: dict[str, Any], shape: tuple[i
         gradients = tape.gradient(loss, model.trainable_variables)
         pairs = zip(model.trainable_variables, gradients, strict=True)
         if unused := [variable.name for variable, gradient in pairs if gradient is None]:
-            raise _Wrong(f"model {name}: the loss does not depend on {', '.join(unused)}")
+            raise UsageError(f"model {name}: the loss does not depend on {', '.join(unused)}")
         return loss
 
     unconverted = tf.autograph.experimental.do_not_convert

@@ -117,13 +117,9 @@ class Step:
         return loss, any(votes)
 
     def _means(self, kind: SpanKind, k: int, *inputs: Tensor) -> list[float]:
-        if self._apply is not None:
-            return self._in_parts(kind, k, *inputs)
-        with tracing.span(kind, {"rendezvous": kinds.STEP_RENDEZVOUS, "call": k}):
-            return [float(mean) for mean in self._compute(*inputs)]
-
-    def _in_parts(self, kind: SpanKind, k: int, *inputs: Tensor) -> list[float]:
-        assert self._apply is not None
+        if self._apply is None:
+            with tracing.span(kind, {"rendezvous": kinds.STEP_RENDEZVOUS, "call": k}):
+                return [float(mean) for mean in self._compute(*inputs)]
         reported, synchronous = _reported(inputs), self._exchange.synchronous
         local = 0 if synchronous else reported + self._statistics
         rendezvous = {"rendezvous": kinds.EXCHANGE_RENDEZVOUS} if synchronous else {}

@@ -22,7 +22,7 @@ import requests
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop import aggregated_logs, http_session
-from dlobd.hadoop.web import MAX_NODES, TIMEOUT_S, HadoopWeb, JsonObject
+from dlobd.hadoop.web import MAX_NODES, TIMEOUT_S, HadoopWeb, JsonObject, application_record
 from dlobd.run.collect import application, hdfs
 
 MAX_LOG_BYTES = 64 << 20
@@ -99,7 +99,7 @@ def _settled(web: HadoopWeb, application_id: str) -> JsonObject:
     """Return the ResourceManager's record. If YARN aggregates logs, wait until it has aggregated them."""
     deadline = time.monotonic() + AGGREGATION_DEADLINE_S
     while True:
-        record = web.application(application_id)
+        record = application_record(web.rm_url, application_id)
         if record.get("logAggregationStatus") not in ("NOT_START", "RUNNING") or time.monotonic() > deadline:
             return record
         time.sleep(0.5)

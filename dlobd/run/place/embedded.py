@@ -68,7 +68,7 @@ class EmbeddedHadoop(Place):
 
     @property
     def rm_url(self) -> str | None:
-        return self.cluster.rm_url
+        return self.cluster.endpoints.rm_url
 
     def daemon_pids(self) -> dict[str, int]:
         return self.cluster.daemon_pids()
@@ -104,7 +104,7 @@ class EmbeddedHadoop(Place):
         return sorted(path for store in stores for block in blocks for path in store.rglob(f"blk_{block}"))
 
     def abort(self, application_id: str) -> str:
-        return application.abort(self.cluster.rm_url, application_id)
+        return application.abort(self.cluster.endpoints.rm_url, application_id)
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
         if not window.applications and not event_logs.has_context(bundle):
@@ -124,7 +124,7 @@ def target_of(cluster: EmbeddedCluster) -> Target:
     """Return the target for spark-submit on the embedded cluster."""
     return Target(
         client_conf_dir=cluster.client_conf_dir,
-        spark_conf_dir=cluster.spark_conf_dir,
+        spark_conf_dir=spark_conf_dir(cluster.work_dir),
         java_home=cluster.java.home,
         fs_uri=cluster.endpoints.fs_uri,
         bind_ip=LOOPBACK,
@@ -165,12 +165,12 @@ def lent_or_own(lent: Lent, times: SetupTimes, report: Report) -> Iterator[Embed
     """Yield the cluster of a series, or one for this run. Ends applications of killed dlobd commands on it."""
     if lent is None:
         with cluster(times, report) as own:
-            orphans.end_orphans(own.rm_url, own.endpoints.nm_urls, report)
+            orphans.end_orphans(own.endpoints.rm_url, own.endpoints.nm_urls, report)
             yield own
         return
     assert isinstance(lent, EmbeddedCluster)
     times.skip("cluster_up")
-    orphans.end_orphans(lent.rm_url, lent.endpoints.nm_urls, report)
+    orphans.end_orphans(lent.endpoints.rm_url, lent.endpoints.nm_urls, report)
     yield lent
 
 

@@ -66,7 +66,7 @@ def test_the_packed_environment_is_what_runs(shared_cluster, alone, quick_run, t
     assert run["setup"]["upload_ns"] > 0
     assert "cluster_up_ns" not in run["setup"]
     # both modes have used the same two archives, each uploaded once
-    client = Client(shared_cluster.webhdfs_url, shared_cluster.user, timed=False)
+    client = Client(shared_cluster.endpoints.webhdfs_url, shared_cluster.user, timed=False)
     train_dir = json.loads((ended.bundle.evidence / "job.json").read_text())["train_dir"]
     assert client.status(f"{train_dir}/part-00000.tfrecord")["replication"] == (2 if knobs else 1)
     kinds = sorted(name.rpartition("-")[0] for name in client.list(f"/user/{shared_cluster.user}/dlobd/cache"))

@@ -61,7 +61,7 @@ from dlobd.hadoop.embedded.configuration import ClusterSettings
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 cluster = EmbeddedCluster(ClusterSettings(Path(sys.argv[1])))
 cluster.start(lambda line: None, stays=sys.argv[2] == "stays")
-print(cluster.webhdfs_url, flush=True)
+print(cluster.endpoints.webhdfs_url, flush=True)
 if sys.argv[2] != "stays":
     time.sleep(200)
 """
@@ -268,7 +268,7 @@ def test_a_killed_command_leaves_an_application_that_the_next_one_ends(dlobd: An
     (line,) = [line for line in ended.err.splitlines() if "left running" in line]
     application = re.search(r"ended (application_\d+_\d+), which run (\S+) left running", line)
     assert application[2] == run_id
-    url = f"{EmbeddedCluster.attach(dlobd.work_dir, hold=False).rm_url}/ws/v1/cluster/apps/{application[1]}"
+    url = f"{EmbeddedCluster.attach(dlobd.work_dir, hold=False).endpoints.rm_url}/ws/v1/cluster/apps/{application[1]}"
     assert requests.get(url, timeout=10).json()["app"]["state"] == "KILLED"
     assert list((dlobd.cache / "submitted").iterdir()) == []
 
@@ -300,7 +300,7 @@ def test_kill_9_of_the_owner_leaves_no_daemon_and_hdfs_keeps_its_content(tmp_pat
         assert ended.wait(timeout=120) == 0
     attached = EmbeddedCluster.attach(tmp_path)
     try:
-        with hdfs.InsecureClient(attached.webhdfs_url, user="somebody").read("/kept") as reader:
+        with hdfs.InsecureClient(attached.endpoints.webhdfs_url, user="somebody").read("/kept") as reader:
             assert reader.read() == b"content"
         assert attached.status().stays
         with pytest.raises(Busy):

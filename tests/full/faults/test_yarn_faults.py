@@ -143,7 +143,7 @@ def test_a_resourcemanager_that_dies_and_comes_back(dlobd: Any, shared_cluster: 
 
 
 def test_an_event_log_that_is_gone(dlobd: Any, shared_cluster: EmbeddedCluster) -> None:
-    client = webhdfs.Client(shared_cluster.webhdfs_url, shared_cluster.user, timed=False)
+    client = webhdfs.Client(shared_cluster.endpoints.webhdfs_url, shared_cluster.user, timed=False)
     started = dlobd.start_run()
     started.trains()
     client.delete("/spark-events", recursive=True)

@@ -121,7 +121,7 @@ def test_nodes_get_the_packages_once(shared_cluster, alone, tmp_path, mode) -> N
         assert printed(ended.bundle)[1:] == [[python, ["dlobd"], "1"]] * 2
         explained(ended.bundle)
         assert attempt == 0 or "uploading " not in ended.err
-    client = Client(shared_cluster.webhdfs_url, shared_cluster.user, timed=False)
+    client = Client(shared_cluster.endpoints.webhdfs_url, shared_cluster.user, timed=False)
     assert [name for name in client.list(f"/user/{shared_cluster.user}/dlobd/cache") if name.startswith("packages-")]
     for container in (ended.bundle.logs / "containers").glob("*_00000[23]"):
         assert "./packages" in (container / "launch_container.sh").read_text()
