@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from bench.narrow_loopback import narrow_loopback
 from bench.pathologies import __main__ as bench
 from bench.pathologies import faults, results, stage, table
 from bench.pathologies.faults import FileAppears
@@ -306,10 +307,12 @@ def test_a_slow_network_is_a_namespace_of_its_own_and_is_removed() -> None:
 
     before = there()
     try:
-        with table.narrow_loopback() as host:
-            assert host[-1] in there()
-            shown = [*host, "tc", "qdisc", "show", "dev", "lo"]
-            assert "tbf" in subprocess.run(shown, capture_output=True, text=True, check=True, timeout=20).stdout
+        with narrow_loopback("100mbit") as host:
+            assert host.namespace in there()
+            shown = [*host.command, "tc", "qdisc", "show", "dev", "lo"]
+            assert (
+                "rate 100Mbit" in subprocess.run(shown, capture_output=True, text=True, check=True, timeout=20).stdout
+            )
     except SetupError as error:
         pytest.skip(str(error))
     finally:
@@ -318,7 +321,7 @@ def test_a_slow_network_is_a_namespace_of_its_own_and_is_removed() -> None:
 
 def test_without_root_there_is_no_slow_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(SetupError, match="need root"), table.narrow_loopback():
+    with pytest.raises(SetupError, match="need root"), narrow_loopback("100mbit"):
         pass
 
 

@@ -143,7 +143,7 @@ def test_a_server_that_dies_is_named_by_all_workers(made: Make, server: int) -> 
     def dies(rank: int) -> bool:
         if rank == 3:
             process = cast("PsPeers", exchanges[server].peers)._process
-            os.kill(process.pid, signal.SIGKILL)
+            os.kill(process._process.pid, signal.SIGKILL)
         return False
 
     said = failures(exchanges, peers, dies)
