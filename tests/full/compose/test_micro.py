@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -23,6 +25,20 @@ def measured(cluster: MiniCluster, *words: str) -> Results:
     return results.parsed(next(line for line in ended.out.splitlines() if line.startswith(results.BEGIN)))
 
 
+@contextmanager
+def capped(cluster: MiniCluster, *workers: int) -> Iterator[None]:
+    """Limit the sending rate of workers on fabric, by their numbers from 1."""
+    shape = ("root", "tbf", "rate", str(CAP_BIT_S), "burst", "32kb", "latency", "20ms")
+    devices = {index: interface(cluster, index) for index in workers}
+    for index, device in devices.items():
+        cluster.inside("worker", "tc", "qdisc", "replace", "dev", device, *shape, index=index)
+    try:
+        yield
+    finally:
+        for index, device in devices.items():
+            cluster.inside("worker", "tc", "qdisc", "delete", "dev", device, "root", index=index)
+
+
 def interface(cluster: MiniCluster, index: int) -> str:
     """Return the name of a worker's interface of fabric."""
     listed = json.loads(cluster.inside("worker", "ip", "-json", "address", index=index).out)
@@ -31,9 +47,11 @@ def interface(cluster: MiniCluster, index: int) -> str:
     return str(name)
 
 
-def test_all_benchmarks_between_hosts(cluster: MiniCluster) -> None:
+@pytest.mark.parametrize("slow", [(), (1, 2, 3)], ids=["uncapped", "capped"])
+def test_all_benchmarks_between_hosts(cluster: MiniCluster, slow: tuple[int, ...]) -> None:
     few = ("--servers", "1", "--workers", "2", "--exchange", "ring", "--exchange", "mpi", "--sizes", "8,64K")
-    found = measured(cluster, *BENCHMARKS, *few, "--time", "0.1")
+    with capped(cluster, *slow):
+        found = measured(cluster, *BENCHMARKS, *few, "--time", "0.1")
     assert {point.benchmark for point in found.points()} == set(BENCHMARKS)
     libraries = {route.library for route in found.routes() if not route.exchange}
     assert libraries == {"bare", "sockets", "grpc", "ucx"}
@@ -49,14 +67,9 @@ def test_all_benchmarks_between_hosts(cluster: MiniCluster) -> None:
 
 def test_the_worker_with_a_slow_link_is_named(cluster: MiniCluster) -> None:
     """The cap limits its sending rate only, so that it is slow as a sender."""
-    device = interface(cluster, 2)
-    cap = ("rate", str(CAP_BIT_S), "burst", "32kb", "latency", "20ms")
-    cluster.inside("worker", "tc", "qdisc", "replace", "dev", device, "root", "tbf", *cap, index=2)
     slow = cluster.inside("worker", "hostname", index=2).out.strip()
-    try:
+    with capped(cluster, 2):
         found = measured(cluster, "bandwidth", "--library", "sockets", "--pairs", "--ranks", "3", "--sizes", "256K")
-    finally:
-        cluster.inside("worker", "tc", "qdisc", "delete", "dev", device, "root", index=2)
     assert len({launch.hosts for launch in found.launches}) == 6
     (by_pair,) = table.tables(found)
     assert by_pair.note == f"Slow: {slow} as sender: below half of the fastest pair."
