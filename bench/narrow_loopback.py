@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from dlobd.micro.hosts import HERE, Host, hosts
 
-MTU_BYTES, BURST_BYTES = 1500, 16_000  # of an Ethernet; a larger burst would carry short messages at full speed
+MTU_BYTES, BURST_BYTES = 1500, 3200  # those of an Ethernet, and two packets: a larger burst would be free
 LIMIT_BYTES = 64_000_000  # of the queue: senders wait for acknowledgements, and nothing is lost
 
 

@@ -30,7 +30,7 @@ MODELS = ("softmax-regression", "mlp", "lenet", "cifar10-quick", "resnet20", "al
 EXCHANGES = ("ring", "halving-doubling", "ps")
 STEPS = "max_steps=20 train_samples=6400 test_samples=200 epochs=1 min_accuracy=0 warmup_epochs=0 launcher=native"
 STEPS += " evaluate_every_epochs=0"
-SIZES = "8,4K,64K,256K,1M,4M"
+SIZES = "8,64K,256K,1M,4M"
 SECONDS = 0.3
 LONGEST_S = 300.0
 
