@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from dlobd.compare.permutation import Samples
 from dlobd.compare.verdicts import Compared, compare_family
 from dlobd.micro.plan import BENCHMARKS, Point, Route
 from dlobd.micro.results import Launch, PointResult, Results
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Ends = tuple[float | None, float | None]
 """Values of the measuring end, such as a worker, and of the other end, such as a server; None is unknown."""
@@ -129,6 +133,35 @@ def figure_of(one: PointResult) -> float | None:
         return 1e9 * point.messages / found.mean
     directions = 2 if point.benchmark == "bidirectional" else 1
     return 1e3 * directions * point.messages * point.payload.bytes / found.mean
+
+
+def frame(results: Results) -> pd.DataFrame:
+    """Return one row per launch and completed point: its figure in `metric`, and its times in nanoseconds.
+
+    The times are those of calls or batches in order, with the warm-up, which has `warm_up` samples: see
+    `DataFrame.explode`. `figure` is missing without times.
+    """
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "launch": launch.number,
+            "channel": launch.route.channel,
+            "library": launch.route.library,
+            "exchange": launch.route.exchange,
+            "hosts": launch.hosts,
+            "benchmark": one.point.benchmark,
+            "payload": one.point.payload.name,
+            "bytes": one.point.payload.bytes,
+            "figure": figure_of(one),
+            "metric": BENCHMARKS[one.point.benchmark].metric,
+            "bad": one.bad,
+            "warm_up": one.summary.warm_up if one.summary else 0,
+            "times_ns": one.times_ns,
+        }
+        for launch in results.launches
+        for one in launch.points
+    )
 
 
 def _use(seen: Sequence[PointResult], name: str) -> Ends:

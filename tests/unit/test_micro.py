@@ -163,6 +163,15 @@ def test_figures_have_the_benchmarks_units() -> None:
     assert both.figure.low is None
 
 
+def test_a_data_frame_has_each_launch_and_its_times() -> None:
+    times = {point(8): [2000] * 10, point(8, "rate"): [10**6] * 3}
+    table = estimates.frame(found_in(launch(0, SOCKETS, times), launch(1, SOCKETS, {point(8): []})))
+    assert table.launch.tolist() == [0, 0, 1]
+    assert table.figure.fillna(-1).tolist() == pytest.approx([1.0, 1024 * 1000, -1])
+    assert table.explode("times_ns").times_ns.dropna().tolist() == [2000] * 10 + [10**6] * 3
+    assert table.library.unique().tolist() == ["sockets"]
+
+
 def test_workers_of_parameter_servers_add_up() -> None:
     ends = (Figures(0, ()), *(Figures(rank, (5,) * 100, (10**9,)) for rank in (1, 2)))
     one = Launch(0, SOCKETS, ("a",) * 3, (PointResult(Point("ps", payload("uniform")), ends),))
