@@ -65,7 +65,7 @@ Kept = dict[str, Any]
 class Part:
     """Part of the page.
 
-    hosts: number of namespaces; 0 for this machine.
+    hosts: number of hosts, which are namespaces, or processes of this machine if `here`.
     rate: limit of each host's link.
     transport: transport of ucx_perftest; empty if it has no part in this.
     """
@@ -74,12 +74,14 @@ class Part:
     says: str
     plans: Callable[[], Sequence[Plan]]
     hosts: int = 2
+    here: bool = False
     rate: str = ""
     transport: str = ""
 
 
 TCP = f"tcp@{INTERFACE}"
-SCHEME_ROUTES = (*(Route(TCP, library) for library in ("sockets", "grpc", "ucx")), Route("shm", "ucx"))
+OVER_TCP = tuple(Route(TCP, library) for library in ("sockets", "grpc", "ucx"))
+OVER_SHM = (Route("shm", "ucx"),)
 
 
 def _between(channel: str, libraries: Sequence[str]) -> list[Plan]:
@@ -95,18 +97,18 @@ def _between(channel: str, libraries: Sequence[str]) -> list[Plan]:
     ]
 
 
-def _schemes() -> list[Plan]:
+def _schemes(routes: Sequence[Route]) -> list[Plan]:
     """Return latency and bandwidth of TF-gRPC-Bench's schemes, and a serialized message of 64 KiB (its figure 7)."""
     points = [Point("latency", payload("64K"), SECONDS), Point("latency", payload("64K", serialized=True), SECONDS)]
     points += [Point(name, payload(scheme), SECONDS) for name in ("latency", "bandwidth") for scheme in SCHEMES]
     counts = [payload(",".join(["1M"] * count)) for count in (2, 4, 6, 8, 10)]
     points += [Point("latency", replace(one, name=f"{len(one.sizes)} x 1 MiB"), SECONDS) for one in counts]
-    return [Plan(route, tuple(points), pins=True) for route in SCHEME_ROUTES]
+    return [Plan(route, tuple(points), pins=True) for route in routes]
 
 
-def _servers() -> list[Plan]:
+def _servers(routes: Sequence[Route]) -> list[Plan]:
     points = tuple(Point("ps", payload(scheme), SECONDS) for scheme in SCHEMES)
-    return [Plan(route, points, servers=2) for route in SCHEME_ROUTES]
+    return [Plan(route, points, servers=2) for route in routes]
 
 
 def _all_reduces(ranks: int) -> list[Plan]:
@@ -129,17 +131,21 @@ def _exchanges() -> list[Plan]:
 
 PARTS = {
     "tcp": Part("TCP between two hosts", "", lambda: _between(TCP, ()), transport="tcp"),
-    "shm": Part("Shared memory of one host", "", lambda: _between("shm", ("ucx",)), 0, transport="shm"),
+    "shm": Part("Shared memory of one host", "", lambda: _between("shm", ("ucx",)), here=True, transport="shm"),
     "schemes": Part(
         "TF-gRPC-Bench's payloads",
         "The paper's figures 7 to 12: one 64 KiB message, its schemes, and n buffers of 1 MiB.",
-        _schemes,
+        lambda: _schemes(OVER_TCP),
     ),
+    "schemes-shm": Part("TF-gRPC-Bench's payloads over shared memory", "", lambda: _schemes(OVER_SHM), here=True),
     "ps": Part(
         "TF-gRPC-Bench's parameter servers",
         "Two servers and three workers, as in the paper's figures 13 and 14.",
-        _servers,
+        lambda: _servers(OVER_TCP),
         5,
+    ),
+    "ps-shm": Part(
+        "TF-gRPC-Bench's parameter servers over shared memory", "", lambda: _servers(OVER_SHM), 5, here=True
     ),
     "all-reduce-2": Part("All-reduce, 2 ranks", "", lambda: _all_reduces(2)),
     "all-reduce-4": Part("All-reduce, 4 ranks", "", lambda: _all_reduces(4), 4),
@@ -172,7 +178,11 @@ def _measure(asked: Namespace, progress: Progress) -> list[Path]:
     sections = [section for name, part in PARTS.items() for section in sections_of(part, kept[name])]
     links = predictions.measure(asked.out / "predictions", asked.launches, progress)
     progress("studies of AR-gRPC")
-    files = [_stored(asked.out / f"{name}-results.json", kept[name], facts[0]) for name in ("schemes", "ps")]
+    files = [
+        _stored(asked.out / f"{name}-results.json", kept[name], facts[0])
+        for name in PARTS
+        if name.startswith(("schemes", "ps"))
+    ]
     shown = {
         "tf_grpc_bench": tf_grpc_bench.report(Namespace(files=files)),
         "ar_grpc": ar_grpc.report(Namespace(launches=asked.launches, time=SECONDS, rate="")),
@@ -200,10 +210,10 @@ def _study(name: str, docs: Path, texts: Iterable[str], picture: Figure | None) 
 
 
 def _launched(part: Part, program: Path, _: int) -> Kept:
-    if part.hosts:
-        with hosts(part.hosts, part.rate) as made:
-            return _on(part, program, made, INTERFACE)
-    return _on(part, program, [HERE, HERE], "")
+    if part.here:
+        return _on(part, program, [HERE] * part.hosts, "")
+    with hosts(part.hosts, part.rate) as made:
+        return _on(part, program, made, INTERFACE)
 
 
 def _on(part: Part, program: Path, made: Sequence[Host], device: str) -> Kept:

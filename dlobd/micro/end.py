@@ -30,11 +30,12 @@ from dlobd.micro.bare import BareChannel
 from dlobd.micro.loops import Link, Samples
 from dlobd.micro.plan import BARE, DRIVER, Role, Route
 from dlobd.micro.use import Meter
-from dlobd.network.channels.base import ChannelError, OpenChannel
+from dlobd.network.channels.base import ChannelError, Connection, OpenChannel
 from dlobd.network.channels.ip import local_address, resolve
 from dlobd.network.verdict.evidence import Snapshot, record
 
 RANK_BYTES = 8
+CONNECT_S = 30.0  # time for all connections, once all processes have met
 CLOCK_READS = 10_000
 
 
@@ -130,25 +131,26 @@ def _opened(role: Role) -> OpenChannel:
 
 def _connected(role: Role, channel: OpenChannel, meet: Callable[[str, str], list[str]], meter: Meter) -> list[Link]:
     """Connect the process to all servers, or to all others; return the links by rank."""
-    deadline_s = time.monotonic() + role.deadline_s
-    begins = channel.capabilities.begins
-    rank = bytearray(RANK_BYTES)
-    if role.listens:
-        listener = channel.listen()
-        meet("address", listener.address)
-        links = {}
+    listener = channel.listen() if role.listens else None
+    addresses = meet("address", listener.address if listener else "")[: role.servers]
+    until_s, deadline_s = time.monotonic() + CONNECT_S, time.monotonic() + role.deadline_s
+
+    def link(connection: Connection) -> Link:
+        return Link(connection, channel.capabilities.begins, deadline_s, meter)
+
+    found: dict[int, Link] = {}
+    if listener:
+        rank = bytearray(RANK_BYTES)
         for _ in range(len(role.addresses) - role.servers):
-            connection = listener.accept(deadline_s)
-            connection.recv(rank, deadline_s)
-            links[int.from_bytes(rank, "little")] = Link(connection, begins, deadline_s, meter)
-        return [links[number] for number in sorted(links)]
-    addresses = meet("address", "")[: role.servers]
-    found = []
-    for address in addresses:
-        connection = channel.connect(address, deadline_s)
-        connection.send(role.rank.to_bytes(RANK_BYTES, "little"), deadline_s)
-        found.append(Link(connection, begins, deadline_s, meter))
-    return found
+            connection = listener.accept(until_s)
+            connection.recv(rank, until_s)
+            found[int.from_bytes(rank, "little")] = link(connection)
+    else:
+        for number, address in enumerate(addresses):
+            connection = channel.connect(address, until_s)
+            connection.send(role.rank.to_bytes(RANK_BYTES, "little"), until_s)
+            found[number] = link(connection)
+    return [found[number] for number in sorted(found)]
 
 
 def _facts(route: Route) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event
 
 from dlobd.bundle import store
+from dlobd.channel import Channel
 from dlobd.errors import RunFailed, UsageError
 from dlobd.experiment import own_job
 from dlobd.micro import agent, results, spark, study
@@ -42,6 +43,8 @@ def measure(request: Request, on: str, link: str, progress: Progress) -> Results
     """
     if link and on != NAMESPACES:
         raise UsageError("--link needs --on namespaces.", "dlobd micro --on namespaces --link 1gbit")
+    if on == NAMESPACES and any(Channel(channel).transport == "shm" for channel in request.channels):
+        raise UsageError("Shared memory is within one host, and namespaces are several.", "use --on here")
     here = provenance.platform()
     machine = f"{here['processor']}, {here['cores']} cores, {here['distribution']}"
     stopped = Event()

@@ -336,6 +336,7 @@ def test_ctrl_c_keeps_the_completed_launches(tmp_path: Path) -> None:
         (("latency", "--payload", "random", "--classes", "small"), "at least two"),
         (("latency", "--on", "moon"), "Unknown place 'moon'"),
         (("latency", "--link", "1gbit"), "--link needs --on namespaces"),
+        (("latency", "--channel", "shm", "--on", "namespaces"), "Shared memory is within one host"),
         (("latency", "--library", "grpc", "--channel", "shm"), "cannot be measured over shm"),
         (("latency", "--launches", "-1"), "launches"),
         (("ps", "--servers", "0"), "servers"),
