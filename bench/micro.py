@@ -2,13 +2,14 @@
 
     python -m bench.micro [--launches N] [--perftest PROGRAM] [--loaded]
 
-Hosts are network namespaces of this machine, which needs root. Each launch measures all parts one after the other, and
-UCX's own program between dlobd's libraries. Then the studies of the papers, and predictions of real exchanges. Rerun
+Hosts are network namespaces of this machine, which needs root. Each launch measures all parts one after the other, with
+UCX's own program after dlobd's libraries. Then the studies of the papers, and predictions of real exchanges. Rerun
 the command to resume.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from argparse import Namespace
@@ -115,8 +116,9 @@ def _all_reduces(ranks: int) -> list[Plan]:
     request = Request(("exchange",), (TCP,), sizes=ARRAYS, ranks=ranks, seconds=SECONDS)
     exchanges = (MPI_ALLREDUCE, "ring", "halving-doubling")
     both = replace(request, exchanges=exchanges, libraries=("mpi", "sockets", "ucx"))
-    deepbench = replace(request, exchanges=exchanges, sizes="deepbench")
-    return [*both.plans(())[0], *(replace(plan, pins=False) for plan in deepbench.plans(())[0])]
+    deepbench, _ = replace(request, exchanges=exchanges, sizes="deepbench").plans(())
+    more = {plan.route: plan.points for plan in deepbench}
+    return [replace(plan, points=(*plan.points, *more.get(plan.route, ()))) for plan in both.plans(())[0]]
 
 
 def _exchanges() -> list[Plan]:
@@ -209,16 +211,19 @@ def _study(name: str, docs: Path, texts: Iterable[str], picture: Figure | None) 
     return f"### Study {name}\n\n![{STUDIES[name]}]({path.name})\n\n```\n{body}\n```"
 
 
-def _launched(part: Part, program: Path, _: int) -> Kept:
+def _launched(part: Part, program: Path, number: int) -> Kept:
     if part.here:
-        return _on(part, program, [HERE] * part.hosts, "")
+        return _on(part, program, [HERE] * part.hosts, "", number)
     with hosts(part.hosts, part.rate) as made:
-        return _on(part, program, made, INTERFACE)
+        return _on(part, program, made, INTERFACE, number)
 
 
-def _on(part: Part, program: Path, made: Sequence[Host], device: str) -> Kept:
+def _on(part: Part, program: Path, made: Sequence[Host], device: str, number: int) -> Kept:
     plans = [(plan, made) for plan in part.plans()]
-    found = study.run(results.empty("", "namespaces", 2), plans, 1, lambda _: None)
+    shift = number % len(plans)  # each launch begins with another route
+    place = results.THIS if part.here else results.NAMESPACES
+    empty = results.empty("", place, len(os.sched_getaffinity(0)))
+    found = study.run(empty, [*plans[shift:], *plans[:shift]], 1, lambda _: None)
     for launch in found.launches:
         if launch.failed:
             raise SetupError(f"{launch.route.label} failed: {launch.failed}.", "dlobd doctor")

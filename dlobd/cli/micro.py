@@ -61,11 +61,15 @@ def micro(
     classes: Annotated[str, Option(metavar="CLASSES", help="Size classes of --payload.")] = "small,medium,large",
     prefer: Annotated[str, Option(metavar="CLASS", help="Preferred class of scheme skew.")] = "large",
     serialized: Annotated[bool, Option("--serialized", help="Messages are protobuf messages.")] = False,
-    seconds: Annotated[float, Option("--time", min=0, metavar="S", help="Recorded time of a point; 0: 0.5 s.")] = 0,
-    warm_up_s: Annotated[float, Option("--warm-up", min=0, metavar="S", help="Time before it.")] = 0.1,
+    seconds: Annotated[
+        float, Option("--time", min=0, max=3600, metavar="S", help="Recorded time of a point; 0: 0.5 s.")
+    ] = 0,
+    warm_up_s: Annotated[float, Option("--warm-up", min=0, max=3600, metavar="S", help="Time before it.")] = 0.1,
     launches: Annotated[int, Option(min=0, max=1000, help="Launches of all processes; 0: 6, with --quick 2.")] = 0,
     window: Annotated[int, Option(min=1, max=1024, help="Messages in flight.")] = 32,
-    rate: Annotated[float, Option(min=0, metavar="R", help="Open loop: R calls per second, at random times.")] = 0,
+    rate: Annotated[
+        float, Option(min=0, max=1e6, metavar="R", help="Open loop: R calls per second, at random times.")
+    ] = 0,
     servers: Annotated[int, Option(min=1, max=64, help="Parameter servers of ps.")] = 2,
     workers: Annotated[int, Option(min=1, max=64, help="Workers of ps.")] = 3,
     ranks: Annotated[int, Option(min=2, max=64, help="Ranks of exchange.")] = 2,
@@ -93,12 +97,13 @@ def micro(
     All processes are new in each launch; intervals are over launches. Every message is verified.
 
     Exit code 5: a launch failed; the completed points are printed. 6: wrong content, or another transport than
-    requested. 130: interrupted; the completed launches are printed.
+    requested. 130: interrupted; the completed launches are printed, except with --on yarn.
     """
     from dlobd.cli.output import checked
     from dlobd.cli.run import external_cluster
     from dlobd.micro import agent, places
     from dlobd.micro.request import Request
+    from dlobd.micro.results import NAMESPACES
     from dlobd.run.progress import Progress
 
     if benchmarks == [SERVE]:
@@ -106,6 +111,8 @@ def micro(
     if bool(run) != (replays := REPLAY in (benchmarks or ())) and not (replays and scheme):
         what = "The benchmark replay needs --run, and no other benchmark has it."
         raise UsageError(what, f"dlobd micro {REPLAY} --run latest")
+    if link and on != NAMESPACES:
+        raise UsageError("--link needs --on namespaces.", "dlobd micro --on namespaces --link 1gbit")
     if output is not None:
         output = checked(output, output, TYPES, force)
     names = {field.name for field in fields(Request)}

@@ -74,7 +74,6 @@ class Wire:
 
 def serve(wire: Wire, address: str) -> None:
     """Start processes for a coordinator until its connection ends. `address`: this host's, for other processes."""
-    wire.send({"host": host_name(), "address": address, "version": __version__})
     processes: dict[int, EndProcess] = {}
 
     def forward(number: int) -> Received:
@@ -85,6 +84,7 @@ def serve(wire: Wire, address: str) -> None:
         return received
 
     try:
+        wire.send({"host": host_name(), "address": address, "version": __version__})
         while True:
             message = wire.recv()
             if "start" in message:

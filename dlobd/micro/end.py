@@ -10,7 +10,6 @@
 Arrays, secrets and addresses are data: nothing is unpickled.
 """
 
-import itertools
 import json
 import os
 import signal
@@ -80,8 +79,8 @@ def main() -> None:
 
 
 def _run(role: Role, pipe: _Pipe) -> None:
+    cores = sorted(os.sched_getaffinity(0))
     if role.core is not None:
-        cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[role.core % len(cores)]})
     meter = Meter()
 
@@ -100,7 +99,7 @@ def _run(role: Role, pipe: _Pipe) -> None:
         for number, point in enumerate(role.points):
             report(number, rank.measure(point, meet))
         rank.close()
-        pipe.write({"ended": _facts(role.route)})
+        pipe.write({"ended": _facts(role.route, len(cores))})
         return
     channel = _opened(role)
     links = _connected(role, channel, meet, meter)
@@ -119,7 +118,7 @@ def _run(role: Role, pipe: _Pipe) -> None:
     found = record(role.rank, route.library, before, lanes=lanes, traffic=traffic, addresses=addresses)
     meet("end", "")  # the counters of a connection are gone when either end closes it
     channel.close()
-    pipe.write({"ended": {"transport": found, **_facts(role.route)}})
+    pipe.write({"ended": {"transport": found, **_facts(role.route, len(cores))}})
 
 
 def _opened(role: Role) -> OpenChannel:
@@ -153,21 +152,24 @@ def _connected(role: Role, channel: OpenChannel, meet: Callable[[str, str], list
     return [found[number] for number in sorted(found)]
 
 
-def _facts(route: Route) -> dict[str, Any]:
-    """Return clock, version and link rate of this host; the rate is None if the kernel reports none."""
+def _facts(route: Route, cores: int) -> dict[str, Any]:
+    """Return version, cores, clock and link rate of this host; the rate is None if the kernel reports none."""
     link_bytes_per_s = None
     if over_ip(route.transport) and (speed := resolve(route.transport, route.device)[0].speed_mbit_per_s):
         link_bytes_per_s = speed * 1e6 / 8
-    return {"clock": clock(), "version": __version__, "link_bytes_per_s": link_bytes_per_s}
+    return {
+        "version": __version__,
+        "cores": cores,
+        "clock_resolution_ns": round(1e9 * time.get_clock_info("perf_counter").resolution),
+        "clock_cost_ns": clock_cost_ns(),
+        "link_bytes_per_s": link_bytes_per_s,
+    }
 
 
-def clock() -> dict[str, int]:
-    """Return resolution and cost of the clock, in nanoseconds: the smallest difference of two readings other than 0,
-    and the mean time of a reading."""
+def clock_cost_ns() -> int:
+    """Return the mean time of a reading of the clock, in nanoseconds."""
     readings = [time.perf_counter_ns() for _ in range(CLOCK_READS)]
-    steps = [after - before for before, after in itertools.pairwise(readings)]
-    cost_ns = (readings[-1] - readings[0]) // (CLOCK_READS - 1)
-    return {"resolution_ns": min((step for step in steps if step), default=0), "cost_ns": cost_ns}
+    return (readings[-1] - readings[0]) // (CLOCK_READS - 1)
 
 
 if __name__ == "__main__":

@@ -235,7 +235,7 @@ def fit(results: Results, route: Route) -> Fit | None:
     for launch in results.of(route):
         if results.oversubscribed(launch):
             continue
-        seen = [one for one in launch.points if one.point.benchmark == name and not one.point.rate]
+        seen = [one for one in launch.points if one.point.benchmark == name and one.point.is_plain]
         times = {one.point.payload.bytes: one.summary.median / share for one in seen if one.summary}
         if len(times) >= FEWEST_SIZES:
             fitted, error = alpha_beta(list(times), list(times.values()))

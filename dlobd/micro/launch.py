@@ -6,7 +6,7 @@ If a process fails, or the launch takes too long, all processes are killed, and 
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -24,6 +24,7 @@ from dlobd.record.run import Plane
 
 START_S = 60.0  # time for the start of all processes, with imports of TensorFlow
 SLACK = 3.0  # factor on the planned duration: verification, and a busy machine
+SETTLE_S = 0.3  # time for messages after a failure
 POINT_S = 20.0  # time for the preparation of a point
 
 
@@ -86,7 +87,7 @@ class _Coordinator:
                 while len(self._ended) < len(self._sites):
                     self._take(*self._next(stopped))
             except _Failure as error:
-                failed = str(error)
+                failed = f"{error}{self._settled()}"
         return self._launched(failed)
 
     def _start(self, opened: ExitStack, stopped: threading.Event) -> None:
@@ -142,21 +143,23 @@ class _Coordinator:
                 raise _Failure(f"{name} has dlobd {found['version']}, and this machine has {__version__}")
             self._ended[rank] = found
         elif "failed" in message:
-            raise _Failure(f"{name} failed: {self._reason(rank, message['failed'])}")
+            raise _Failure(f"{name} failed: {message['failed']}")
         elif "gone" in message and rank not in self._ended:
             raise _Failure(f"{name} is gone: {message['gone']}")
 
-    def _reason(self, rank: int, reason: str) -> str:
-        """Return the message of a process that failed, and the peer that was killed before, if there is one."""
-        until_s = time.monotonic() + 0.3
+    def _settled(self) -> str:
+        """Take the figures that arrive shortly after a failure; name the first process that was killed, if any."""
+        killed, until_s = "", time.monotonic() + SETTLE_S
         while (left_s := until_s - time.monotonic()) > 0:
             try:
-                other, message = self._inbox.get(timeout=left_s)
+                rank, message = self._inbox.get(timeout=left_s)
             except Empty:
                 break
-            if other != rank and "gone" in message and message["code"] < 0:
-                return f"{reason}; process {other} on {self._sites[other].name} was killed"
-        return reason
+            if "point" in message:
+                self._take(rank, message)
+            elif "gone" in message and message["code"] < 0:
+                killed = killed or f"; process {rank} on {self._sites[rank].name} was killed"
+        return killed
 
     def _launched(self, failed: str) -> Launch:
         count = len(self._sites)
@@ -165,18 +168,21 @@ class _Coordinator:
             for point, figures in zip(self._plan.points, self._figures.values(), strict=True)
             if len(figures) == count
         )
-        clocks: Mapping[str, int] = next(iter(self._ended.values()), {}).get("clock", {})
-        links = [one["link_bytes_per_s"] for one in self._ended.values()]
+        ended = self._ended.values()
+        links = [one["link_bytes_per_s"] for one in ended]
+        plane, again_bytes = (None, None) if failed else self._transport()
         return Launch(
             self._number,
             self._plan.route,
             tuple(site.name for site in self._sites),
             points,
-            *((None, None) if failed else self._transport()),
-            clocks.get("resolution_ns"),
-            clocks.get("cost_ns"),
-            failed,
-            min(links) if links and None not in links else None,
+            transport=plane,
+            retransmitted_bytes=again_bytes,
+            clock_resolution_ns=max((one["clock_resolution_ns"] for one in ended), default=None),
+            clock_cost_ns=max((one["clock_cost_ns"] for one in ended), default=None),
+            failed=failed,
+            link_bytes_per_s=min(links) if links and None not in links else None,
+            cores=min((one["cores"] for one in ended), default=None),
         )
 
     def _transport(self) -> tuple[Plane | None, int | None]:

@@ -104,15 +104,15 @@ def serve(link: Link, point: Point) -> Samples:
     return Samples(_LOOPS[point.benchmark][1](link, point))
 
 
-def _phases(point: Point, count: Callable[[], int]) -> Iterator[bool]:
-    """Yield True for a recorded batch and False for warm-up, until duration or number of calls are reached."""
+def _phases(point: Point) -> Iterator[bool]:
+    """Yield True for a recorded batch and False for warm-up, until the duration is reached."""
     until_s = time.monotonic() + point.warm_up_s
     while time.monotonic() < until_s:
         yield False
     until_s = time.monotonic() + point.seconds
     while True:
         yield True
-        if time.monotonic() >= until_s or (point.calls and count() >= point.calls):
+        if time.monotonic() >= until_s:
             return
 
 
@@ -142,6 +142,8 @@ def _ping_pongs(link: Link, point: Point, samples: Samples) -> None:
     clock, calls = time.perf_counter_ns, FIRST_CALLS
     if point.rate:
         starts_ns = list(_arrivals(point))
+        if not starts_ns:
+            return  # an order of 0 messages would end the point twice
         link.order(len(starts_ns))
         with link.metered(len(starts_ns), recorded=True):
             zero_ns = clock()
@@ -149,9 +151,7 @@ def _ping_pongs(link: Link, point: Point, samples: Samples) -> None:
                 _wait_until(zero_ns + start_ns)
                 samples.times_ns.append(call(zero_ns + start_ns))
         return
-    for recorded in _phases(point, lambda: len(samples.times_ns)):
-        if point.calls and recorded:
-            calls = min(calls, point.calls - len(samples.times_ns))
+    for recorded in _phases(point):
         link.order(calls, recorded)
         begin_ns = clock()
         with link.metered(calls, recorded):
@@ -215,10 +215,11 @@ class _Stream:
         for carrier, _, message, _ in self._slots:
             if not self._window:
                 carrier.send(message)
-            elif (begun := carrier.begin(message)) is not None:
-                pending.append((carrier, begun))
-            if len(pending) > self._window:
+                continue
+            if len(pending) == self._window:
                 _finish(pending)
+            if (begun := carrier.begin(message)) is not None:
+                pending.append((carrier, begun))
         while pending:
             _finish(pending)
 
@@ -255,7 +256,7 @@ def _both(stream: _Stream) -> None:
 
 def _streams(link: Link, point: Point, samples: Samples) -> None:
     stream, both = _Stream(link, point), point.benchmark == "bidirectional"
-    for recorded in _phases(point, lambda: len(samples.times_ns)):
+    for recorded in _phases(point):
         link.order(stream.count, recorded)
         time.sleep(point.pause_ns / 1e9)
         with link.metered(stream.count, recorded):
@@ -298,7 +299,7 @@ def _accesses(link: Link, point: Point, samples: Samples) -> None:
     content, message, puts = Content(point.payload), Message(point.payload), point.benchmark == "put"
     content.write(message, 0)
     clock = time.perf_counter_ns
-    for recorded in _phases(point, lambda: len(samples.times_ns)):
+    for recorded in _phases(point):
         link.order(point.messages, recorded)
         times_ns = []
         with link.metered(point.messages, recorded):

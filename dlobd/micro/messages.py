@@ -4,7 +4,7 @@ All messages of a point have the same length, which both ends know. The content 
 number of the message, so that a message that arrives twice or not at all is found.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -14,8 +14,6 @@ from dlobd.micro.payload import Payload
 from dlobd.network.channels.base import Array, Connection
 
 NUMBER_BYTES = 8
-
-Send = Callable[["Message"], None]
 
 
 class Message:
@@ -29,8 +27,8 @@ class Message:
         self.decoded: Any = None
 
     def clear(self) -> None:
-        """Overwrite the number, so that an old content is not taken for a new message."""
-        self.memory[:NUMBER_BYTES] ^= 255
+        """Overwrite the content, so that no part of an old message is taken for a new one."""
+        self.memory ^= 255
         self.decoded = None
 
 

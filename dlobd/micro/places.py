@@ -4,7 +4,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -34,31 +34,31 @@ SECRET = "DLOBD_MICRO_SECRET"
 
 
 def measure(request: Request, on: str, link: str, progress: Progress) -> Results:
-    """Measure at a place. Ctrl-C ends the launch in progress; the completed launches are kept.
+    """Measure at a place. Ctrl-C or SIGTERM end the launch in progress; the completed launches are kept.
 
     Args:
         link: rate of the hosts' links, for namespaces.
 
     Raises UsageError, SetupError: the place or the request is impossible.
     """
-    if link and on != NAMESPACES:
-        raise UsageError("--link needs --on namespaces.", "dlobd micro --on namespaces --link 1gbit")
+    if link and bytes_per_s(link) is None:
+        raise UsageError(f"--link: {link!r} is no rate.", "write it as in --link 1gbit")
     if on == NAMESPACES and any(Channel(channel).transport == "shm" for channel in request.channels):
         raise UsageError("Shared memory is within one host, and namespaces are several.", "use --on here")
     here = provenance.platform()
     machine = f"{here['processor']}, {here['cores']} cores, {here['distribution']}"
     stopped = Event()
-    with _sites(on, request.processes, link) as (sites, channels, remark):
+    before = {one: signal.signal(one, lambda *_: stopped.set()) for one in (signal.SIGINT, signal.SIGTERM)}
+    with ExitStack() as opened:
+        for one, handler in before.items():
+            opened.callback(signal.signal, one, handler)
+        sites, channels, remark = opened.enter_context(_sites(on, request.processes, link))
         plans, left_out = request.plans(channels)
         notes = tuple(filter(None, (remark, *left_out)))
         found = results.empty(machine, on, len(os.sched_getaffinity(0)))
         found = replace(found, notes=notes, memcpy_bytes_per_s=study.memcpy_bytes_per_s())
         work = [(plan, ends) for plan in plans for ends in chosen(plan, request, sites)]
-        before = signal.signal(signal.SIGINT, lambda *_: stopped.set())
-        try:
-            found = study.run(found, work, request.repeats, progress, stopped)
-        finally:
-            signal.signal(signal.SIGINT, before)
+        found = study.run(found, work, request.repeats, progress, stopped)
     if link and (rate := bytes_per_s(link)):
         over_link = (replace(one, link_bytes_per_s=rate) if one.route.device else one for one in found.launches)
         found = replace(found, launches=tuple(over_link))

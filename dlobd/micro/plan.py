@@ -60,7 +60,7 @@ class Point:
         benchmark: key of BENCHMARKS.
         seconds: duration of the timed part, which ends after the batch in progress.
         warm_up_s: duration of the part before it, which is not recorded.
-        calls: upper bound of the calls, or of the batches of messages; 0 for no bound.
+        calls: upper bound of the calls of an exchange; 0 for no bound.
         window: messages in flight, if the library makes progress in the background.
         rate: calls per second of an open loop with Poisson arrivals; 0 for a closed loop.
         seed: seed of the arrivals.
@@ -80,6 +80,11 @@ class Point:
     pause_ns: int = 0
     shapes: tuple[tuple[int, ...], ...] = ()
     whole: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """True for a message of one buffer in a closed loop, without serialization."""
+        return len(self.payload.sizes) == 1 and not self.payload.serialized and not self.rate
 
     @property
     def messages(self) -> int:

@@ -149,8 +149,11 @@ def replay_points(recorded: Recorded, seconds: float, warm_up_s: float) -> tuple
     sizes = tuple(size for source, _, size, _ in recorded.median.wires[0].transfers if source == 0 and size)
     if not sizes:
         raise _no_transfers(recorded)
-    wires = [call.wires[0] for call in recorded.calls]
-    pauses_ns = [after.start_ns - before.end_ns for before, after in itertools.pairwise(wires)]
+    pauses_ns = [
+        after.wires[0].start_ns - before.wires[0].end_ns
+        for before, after in itertools.pairwise(recorded.calls)
+        if after.number == before.number + 1  # others have steps between them that the recorder summed
+    ]
     pause_ns = max(0, round(median(pauses_ns))) if pauses_ns else 0
     return (Point("replay", Payload(recorded.title, sizes), seconds, warm_up_s, pause_ns=pause_ns),)
 

@@ -41,6 +41,7 @@ LARGE_FLOATS = 20_000_000  # DeepBench's larger arrays are measured with two ran
 LAUNCHES, QUICK_LAUNCHES = 6, 2
 SECONDS, QUICK_SECONDS = 0.5, 0.1
 WARM_UP_S = 0.1
+FEWEST_ARRIVALS = 10  # expected calls of an open loop
 
 DATASET = "cifar10"  # data set of models that name none
 
@@ -86,6 +87,9 @@ class Request:
         for name in self.exchanges:
             if name != MPI_ALLREDUCE:
                 EXCHANGES.row(name)
+        if self.rate and self.rate * self.point_seconds < FEWEST_ARRIVALS:
+            what = f"{self.rate:g} calls per second are less than {FEWEST_ARRIVALS} calls in {self.point_seconds:g} s."
+            raise UsageError(what, "increase --rate or --time")
         for text in self.channels:
             try:
                 transport = Channel.parse(text).transport
@@ -122,9 +126,10 @@ class Request:
                 if points:
                     plans.append(Plan(route, points, pins=True))
                 if "ps" in self.benchmarks:
-                    plans.append(Plan(route, (self._point("ps", self._payload()),), self.servers))
+                    payloads = self._single("ps") if self.sizes and not self.scheme else [self._payload()]
+                    plans.append(Plan(route, tuple(self._point("ps", one) for one in payloads), self.servers))
             if "exchange" in self.benchmarks:
-                plans += self._exchange_plans(channel)
+                plans += self._exchange_plans(channel, left_out)
         if not plans:
             why = " ".join(left_out) or "No library carries the channel."
             raise UsageError(f"Nothing can be measured. {why}", "dlobd list libraries")
@@ -173,14 +178,21 @@ class Request:
         for part in text.split(","):
             yield replace(payloads.payload(part), serialized=self.serialized)
 
-    def _exchange_plans(self, channel: str) -> Iterator[Plan]:
+    def _exchange_plans(self, channel: str, left_out: list[str]) -> Iterator[Plan]:
         transport = Channel(channel).transport
-        names = self.exchanges or (MPI_ALLREDUCE, "ring", "halving-doubling", "ps")
-        for name in names:
+        for name in self.exchanges or (MPI_ALLREDUCE, "ring", "halving-doubling", "ps"):
+            # MPI_Allreduce sums one array; gradients are packed by the exchange that uses it
+            exchange = "mpi" if name == MPI_ALLREDUCE and self.model else name
             carry = ("mpi",) if name == MPI_ALLREDUCE else channels.libraries(name, transport)
-            for library in [one for one in self.libraries if one in carry] or carry[:1]:
+            chosen = [one for one in self.libraries if one in carry] if self.libraries else carry[:1]
+            if not chosen:
+                left_out.append(f"Without {name} over {channel}: it needs library {' or '.join(carry)}.")
+            for library in chosen:
+                if library in LIBRARIES.names() and (reason := LIBRARIES.row(library).reason()):
+                    left_out.append(f"Without {name} over {channel}: {reason}.")
+                    continue
                 whole = bool(self.model) or name.startswith("tf-")
-                yield Plan(Route(channel, library, name), tuple(self._arrays(whole)), servers=0)
+                yield Plan(Route(channel, library, exchange), tuple(self._arrays(whole)), servers=0)
 
     def _arrays(self, whole: bool) -> Iterator[Point]:
         if self.model:

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ class PointResult(_WithDict):
         every = [end.times_ns for end in self.ends if end.times_ns]
         if self.point.benchmark == "exchange":
             return [max(times) for times in zip(*every, strict=False)]
-        return [time_ns for times in every for time_ns in times]
+        rows = zip_longest(*every)  # in turn, as they ran: the warm-up of all workers is at the beginning
+        return [time_ns for row in rows for time_ns in row if time_ns is not None]
 
     @cached_property
     def summary(self) -> Summary | None:
@@ -58,8 +60,14 @@ class PointResult(_WithDict):
 
     @property
     def bad(self) -> int:
-        """Messages that failed verification. Both ends of a stream count them."""
-        return max((end.bad for end in self.ends), default=0)
+        """Messages that failed verification. Both sides count them: those with times, and those that serve.
+
+        For ranks: calls with a wrong sum, on the rank with most.
+        """
+        if self.point.benchmark == "exchange":
+            return max((end.bad for end in self.ends), default=0)
+        measure = sum(end.bad for end in self.ends if end.times_ns)
+        return max(measure, sum(end.bad for end in self.ends) - measure)
 
 
 @described()
@@ -72,11 +80,14 @@ class Launch:
     points: tuple[PointResult, ...] = member("Completed points.")
     transport: Plane | None = member("Verdict; null: unknown, as for exchanges and failed launches.", default=None)
     retransmitted_bytes: int | None = member("Bytes that TCP sent again; null: unknown.", unit="bytes", default=None)
-    clock_resolution_ns: int | None = member("Smallest step of the clock.", unit="ns", default=None)
+    clock_resolution_ns: int | None = member("Resolution of the clock.", unit="ns", default=None)
     clock_cost_ns: int | None = member("Mean time of a reading of the clock.", unit="ns", default=None)
     failed: str = member("Reason for the failure; the completed points are kept.", default="")
     link_bytes_per_s: float | None = member(
         "Rate of the slowest interface, or of --link; null: unknown.", unit="bytes/s", default=None
+    )
+    cores: int | None = member(
+        "Cores that processes may use, on the host with the fewest; null: unknown.", default=None
     )
 
 
@@ -87,8 +98,8 @@ class Results:
     schema: int = member("Version of this format.")
     version: str = member("Version of dlobd.")
     machine: str = member("Processor, cores, kernel.")
-    place: str = member("Place of the processes: here, namespaces, yarn, or hosts.")
-    cores: int = member("Cores of the hosts that processes may use, at least.", minimum=1)
+    place: str = member("Place of the processes: here, namespaces, spark, or addresses of agents.")
+    cores: int = member("Cores of this machine that processes may use.", minimum=1)
     memcpy_bytes_per_s: float | None = member("Bandwidth of a copy of 64 MiB in memory.", unit="bytes/s", default=None)
     launches: tuple[Launch, ...] = member("Launches.", default=())
     notes: tuple[str, ...] = member("Remarks, such as one host only.", default=())
@@ -108,7 +119,7 @@ class Results:
         """Return True if a host has more processes of the launch than cores. Network namespaces are one host."""
         one_host = self.place in (THIS, NAMESPACES)
         most = len(launch.hosts) if one_host else max(Counter(launch.hosts).values(), default=0)
-        return most > self.cores
+        return most > (launch.cores or self.cores)
 
     def points(self) -> list[Point]:
         """Return the points in the order of the plans."""

@@ -31,7 +31,7 @@ def sites(count: int) -> Iterator[list[RemoteSite]]:
     session = SparkSession.builder.appName("dlobd micro").getOrCreate()
     context, secret = session.sparkContext, secrets.token_bytes(16)
     channel = SocketsChannel("tcp", "", secret)
-    listener = channel.listen(context.getConf().get("spark.driver.host"))
+    listener = channel.listen(socket.gethostbyname(context.getConf().get("spark.driver.host")))
     failed: list[str] = []
     address = listener.address
 

@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dlobd.compare.median import Estimate, fewest_repeats, median
+from dlobd.compare.permutation import ALPHA
+from dlobd.compare.permutation import fewest as fewest_pairs
 from dlobd.compare.verdicts import Compared
 from dlobd.experiment import channels
 from dlobd.micro.estimates import Ends, Row, figure_of, fit, rows
 from dlobd.micro.payload import MIB
 from dlobd.micro.plan import BARE, BENCHMARKS, Benchmark, Point, Route
-from dlobd.micro.results import Results
+from dlobd.micro.results import THIS, Results
 from dlobd.micro.samples import fewest
 from dlobd.report.tables import Table
 from dlobd.report.text import percentage
@@ -20,22 +22,22 @@ GRPC_LIMIT_BYTES = 4 * MIB
 
 def tables(results: Results) -> list[Table]:
     """Return one table per benchmark, and the table of fits."""
-    if pairs := _pairs(results):
-        return pairs
-    found = rows(results)
+    every = rows(results)
+    by_pair = {(row.route, row.point): table for row in every if (table := _pairs(row, results))}
+    found = [row for row in every if (row.route, row.point) not in by_pair]
     made = [_table(name, [row for row in found if row.point.benchmark == name], results) for name in BENCHMARKS]
-    return [table for table in (*made, _fits(results)) if table.rows]
+    return [table for table in (*by_pair.values(), *made, _fits(results)) if table.rows]
 
 
 def _table(name: str, found: Sequence[Row], results: Results) -> Table:
     benchmark = BENCHMARKS[name]
-    scale = 1e6 if benchmark.metric == "ms" else 1e3
+    scale, time_unit = (1e6, "ms") if benchmark.metric == "ms" else (1e3, "us")
     columns: dict[str, list[object]] = {
         "payload": [marked(row) for row in found],
         "channel": [row.route.label for row in found],
         unit(benchmark): [row.figure and f"{row.figure.value:,.4g}" for row in found],
         "95 % interval": [interval(row.figure, row.launches) for row in found],
-        "p99": [row.p99 and f"{row.p99.value / scale:.4g}" for row in found],
+        f"p99, {time_unit}": [row.p99 and f"{row.p99.value / scale:.4g}" for row in found],
     }
     if name == "exchange":
         columns["algbw, MB/s"] = [row.algbw and f"{row.algbw:,.4g}" for row in found]
@@ -62,38 +64,30 @@ SLOW = 0.5
 """Share of the fastest pair. A host is slow if even its fastest pair, as a sender or as a receiver, is below."""
 
 
-def _pairs(results: Results) -> list[Table]:
-    """Return one table per route and point, if several pairs of hosts were measured."""
-    made = []
-    for row in rows(results):
-        every: dict[tuple[str, ...], list[float | None]] = {}
-        for launch, one in results.at(row.route, row.point):
-            every.setdefault(launch.hosts, []).append(figure_of(one))
-        figures = {hosts: figure for hosts, own in every.items() if (figure := median(own))}
-        if len(figures) < 2:
-            continue
-        sign = -1 if row.metric in ("us", "ms") else 1
-        fastest = max(figure.value**sign for figure in figures.values())
-        speeds = {hosts: figure.value**sign / fastest for hosts, figure in figures.items()}
-        cells = [
-            (
-                " -> ".join(reversed(hosts)),
-                f"{one.value:,.4g}",
-                interval(one, len(every[hosts])),
-                percentage(speeds[hosts]),
-            )
-            for hosts, one in sorted(figures.items(), key=lambda item: speeds[item[0]])
-        ]
-        title = f"{row.point.benchmark.capitalize()} by pair of hosts: {row.route.label}, {described(row.point)}"
-        slow = [
-            f"{name} as {role}"
-            for place, role in enumerate(("receiver", "sender"))
-            for name in sorted({hosts[place] for hosts in speeds})
-            if max(speed for hosts, speed in speeds.items() if hosts[place] == name) < SLOW
-        ]
-        note = f"Slow: {', '.join(slow)}: below half of the fastest pair." if slow else ""
-        made.append(Table(title, f"pair | {row.metric} | 95 % interval | of the fastest", cells, note))
-    return made
+def _pairs(row: Row, results: Results) -> Table | None:
+    """Return the table of a row by pair of hosts; None unless several pairs were measured."""
+    every: dict[tuple[str, ...], list[float | None]] = {}
+    for launch, one in results.at(row.route, row.point):
+        every.setdefault(launch.hosts, []).append(figure_of(one))
+    figures = {hosts: figure for hosts, own in every.items() if (figure := median(own))}
+    if len(figures) < 2:
+        return None
+    sign = -1 if row.metric in ("us", "ms") else 1
+    fastest = max(figure.value**sign for figure in figures.values())
+    speeds = {hosts: figure.value**sign / fastest for hosts, figure in figures.items()}
+    cells = [
+        (" -> ".join(reversed(hosts)), f"{one.value:,.4g}", interval(one, len(every[hosts])), percentage(speeds[hosts]))
+        for hosts, one in sorted(figures.items(), key=lambda item: speeds[item[0]])
+    ]
+    title = f"{row.point.benchmark.capitalize()} by pair of hosts: {row.route.label}, {described(row.point)}"
+    slow = [
+        f"{name} as {role}"
+        for place, role in enumerate(("receiver", "sender"))
+        for name in sorted({hosts[place] for hosts in speeds})
+        if max(speed for hosts, speed in speeds.items() if hosts[place] == name) < SLOW
+    ]
+    note = f"Slow: {', '.join(slow)}: below half of the fastest pair." if slow else ""
+    return Table(title, f"pair | {row.metric} | 95 % interval | of the fastest", cells, note)
 
 
 def described(point: Point) -> str:
@@ -131,7 +125,8 @@ def _share(row: Row, found: Sequence[Row], results: Results) -> str | None:
         if other.route == replace(row.route, library=BARE) and other.point == row.point and other.figure and row.figure:
             share = row.figure.value / other.figure.value
             return percentage(1 / share if faster_is_less else share)
-    if row.route.transport == "shm" and row.metric == "MB/s" and row.figure and results.memcpy_bytes_per_s:
+    is_here = results.place == THIS  # where memcpy was measured
+    if is_here and row.route.transport == "shm" and row.metric == "MB/s" and row.figure and results.memcpy_bytes_per_s:
         return f"{percentage(1e6 * row.figure.value / results.memcpy_bytes_per_s)} of memcpy"
     return None
 
@@ -170,6 +165,9 @@ def comparison(found: Mapping[Point, Compared], first: Route, second: Route) -> 
         change = one.difference_share, *ends, f"{one.p:.3g}", one.verdict
         cells.append((point.benchmark, described(point), *change, one.runs[0]))
     note = "Permutation test of the times over launches, with Holm's correction over all points, at 5 %."
+    needed = fewest_pairs(ALPHA / max(1, len(found)), paired=True)
+    if any(one.runs[0] < needed for one in found.values()):
+        note += f" With {len(found)} points, a difference needs {needed} launches: --launches {needed}."
     heads = "benchmark | payload | time, %:share | lowest, %:share | highest, %:share | p | verdict | launches:number"
     return Table(f"{second.label} compared with {first.label}", heads, cells, note)
 
@@ -201,7 +199,7 @@ def notes(results: Results) -> Iterator[str]:
     if any(row.p99 is None and row.samples for row in found):
         yield f"p99 needs {fewest(0.99):,} samples per launch; with fewer it is withheld."
     if any(row.oversubscribed for row in found):
-        yield f"Oversubscribed: more processes than the {results.cores} cores of a host. Fits leave these rows out."
+        yield "Oversubscribed: a host has more processes than cores. Fits leave these rows out."
     if any(row.busbw and row.route.exchange in channels.SERVED for row in found):
         yield "busbw of parameter servers compares times; their links carry other bytes than those of an all-reduce."
     large = [row for row in found if row.route.library == "grpc" and row.point.payload.bytes > GRPC_LIMIT_BYTES]

@@ -163,6 +163,52 @@ def test_figures_have_the_benchmarks_units() -> None:
     assert both.figure.low is None
 
 
+def test_the_warm_up_of_all_workers_is_at_the_beginning() -> None:
+    """A slow worker is no warm-up."""
+    ends = (Figures(0, ()), *(Figures(rank, (ns,) * 500, (10**9,)) for rank, ns in ((1, 9000), (2, 5000), (3, 5000))))
+    one = PointResult(Point("ps", payload("uniform")), ends)
+    assert one.times_ns[:6] == [9000, 5000, 5000] * 2
+    assert one.summary
+    assert (one.summary.warm_up, one.summary.count) == (0, 1500)
+
+
+def test_wrong_messages_of_all_servers_add_up() -> None:
+    ends = (Figures(0, (), bad=2), Figures(1, (), bad=3), Figures(2, (5,), bad=4), Figures(3, (5,), bad=1))
+    assert PointResult(Point("ps", payload("uniform")), ends).bad == 5
+    ranks = (Figures(0, (5,), bad=1), Figures(1, (5,), bad=2))
+    assert PointResult(point(8, "exchange"), ranks).bad == 2
+
+
+def test_serialized_messages_are_not_fitted() -> None:
+    plain = {point(size): [2000 + size] * 10 for size in (8, 1000, 4000)}
+    other = {replace(point(1000), payload=payload("1000", serialized=True)): [10**6] * 10}
+    pair = [estimates.fit(found_in(launch(0, SOCKETS, times)), SOCKETS) for times in (plain, plain | other)]
+    assert pair[0] == pair[1]
+
+
+def test_a_comparison_says_how_many_launches_a_difference_needs() -> None:
+    def compared(launches: int) -> str:
+        fast, slow = ({point(size): [ns] * 10 for size in (8, 16)} for ns in (1000, 10_000))
+        every = [launch(k, route, times) for k in range(launches) for route, times in ((SOCKETS, fast), (BARE, slow))]
+        found = estimates.compare(found_in(*every), SOCKETS, BARE)
+        verdicts = {one.verdict for one in found.values()}
+        return f"{verdicts} {table.comparison(found, SOCKETS, BARE).note}"
+
+    assert "'inconclusive'" in compared(6)
+    assert "With 2 points, a difference needs 7 launches: --launches 7." in compared(6)
+    assert "'slower'" in compared(7)
+    assert "needs" not in compared(7)
+
+
+def test_pairs_of_hosts_do_not_hide_other_benchmarks() -> None:
+    pairs = [replace(launch(0, SOCKETS, {point(8): [2000] * 10}), hosts=hosts) for hosts in (("a", "b"), ("b", "a"))]
+    ranks = launch(0, Route("tcp", "sockets", "ring"), {point(8, "exchange"): [2000] * 10})
+    titles = [one.title for one in table.tables(found_in(*pairs, ranks))]
+    assert len(titles) == 2
+    assert "by pair of hosts" in titles[0]
+    assert titles[1].startswith("Exchange")
+
+
 def test_a_data_frame_has_each_launch_and_its_times() -> None:
     times = {point(8): [2000] * 10, point(8, "rate"): [10**6] * 3}
     table = estimates.frame(found_in(launch(0, SOCKETS, times), launch(1, SOCKETS, {point(8): []})))
@@ -251,7 +297,8 @@ def test_oversubscribed_rows_are_marked_and_not_fitted() -> None:
     assert marks == {"ring (sockets) tcp": "8 B", "halving-doubling (sockets) tcp": "8 B, oversubscribed"}
     ((label, alpha, *_, count),) = fits.rows
     assert (label, alpha, count) == ("ring (sockets) tcp", "1000", 3)
-    assert "more processes than the 2 cores of a host" in " ".join(table.notes(both))
+    assert "a host has more processes than cores" in " ".join(table.notes(both))
+    assert not both.oversubscribed(replace(both.launches[1], cores=64)), "the cores of its own host count"
     on_hosts = replace(both, place="a:1,b:1")
     assert not on_hosts.oversubscribed(both.launches[1]), "each rank has a host"
     assert on_hosts.oversubscribed(replace(both.launches[1], hosts=("a",) * 3))

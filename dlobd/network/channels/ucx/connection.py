@@ -74,10 +74,11 @@ class UcxConnection(base.Connection):
         """Start to send; return None if UCX has taken the bytes already."""
         memory = self._memory(message)
         size = len(memory)
-        if not (request := self._start(memory, size, self._plain, size)):
-            return None
-        self._begun.append(begun := (request, memory))
-        return begun
+        with self._worker.lock:  # `close` must find the request
+            if not (request := self._start(memory, size, self._plain, size)):
+                return None
+            self._begun.append(begun := (request, memory))
+            return begun
 
     def finish_send(self, begun: CData, deadline_s: float) -> None:
         request, memory = begun
@@ -317,10 +318,10 @@ class UcxConnection(base.Connection):
                 self._serving.join()
             with self._sending, self._receiving, self._finishing:
                 self.update_lanes()
-                for request, *_, memory in self._begun:
-                    if request > 0:
-                        worker.release(request, memory, "a started call was never finished")
                 with worker.lock:
+                    for request, *_, memory in self._begun:
+                        if request > 0:
+                            worker.release(request, memory, "a started call was never finished")
                     for rkey in self._rkeys.values():  # before the endpoint is closed
                         worker.ucp.ucp_rkey_destroy(rkey)
                     self._rkeys.clear()

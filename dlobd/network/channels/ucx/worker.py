@@ -417,7 +417,7 @@ class Worker:
             check = self.ucp.ucp_request_check_status
             try:
                 found = self.until(lambda: check(request) != c.INPROGRESS, sleeper, deadline_s, what, other)
-            except ChannelError as error:
+            except BaseException as error:  # also Ctrl-C: the request uses the memory
                 self.release(request, memory, str(error))
                 raise
             request = self.release(request, memory, "")

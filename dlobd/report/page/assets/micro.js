@@ -83,6 +83,6 @@ function distributions() {
 }
 
 const pictures = DATA.panels.flatMap(panel);
-if (pictures.length) pictures.push(paragraph("Marks are means over launches, and lines across them are 95 % intervals; one that ends at the edge of its chart is longer. Hover over a mark for its figures.", "note"));
+if (pictures.length) pictures.push(paragraph("Marks are medians over launches, and lines across them are 95 % intervals; one that ends at the edge of its chart is longer. Hover over a mark for its figures.", "note"));
 document.getElementById("pictures").append(...pictures, ...distributions());
 drawAll().then(() => { document.documentElement.dataset.ready = "yes"; });
