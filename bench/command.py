@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from dlobd.compare.compatibility import BUSY_PERCENT
-from dlobd.errors import Busy, DlobdError
+from dlobd.errors import Busy, DlobdError, SetupError
+from dlobd.micro.results import Results
 from dlobd.paths import replace_file
 from dlobd.run import series_runner
 from dlobd.run.progress import Progress
@@ -55,6 +56,14 @@ def run(asked: argparse.Namespace, name: str, measure: Measure) -> int:
         return 130
     print(f"Wrote {' and '.join(map(str, written))}")
     return 0
+
+
+def completed(found: Results) -> Results:
+    """Return results of micro-benchmarks. Raises SetupError: a launch failed."""
+    for launch in found.launches:
+        if launch.failed:
+            raise SetupError(f"{launch.route.label} failed: {launch.failed}.", "dlobd doctor")
+    return found
 
 
 def repeated(path: Path, repeats: int, measure: Callable[[int], T]) -> list[T]:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from bench import command, publish
 from bench.false_alarms import Count
-from dlobd.errors import RunFailed
 from dlobd.micro import estimates, results, study
 from dlobd.micro.hosts import HERE
 from dlobd.micro.launch import Plan
@@ -46,12 +45,9 @@ def _measure(asked: Namespace, progress: Progress) -> list[Path]:
 
 
 def pair() -> bool:
-    """Measure and compare both sides; return True for a false alarm. Raises RunFailed: a launch failed."""
+    """Measure and compare both sides; return True for a false alarm. Raises SetupError: a launch failed."""
     plans = [(Plan(route, POINTS, pins=True), (HERE, HERE)) for route in SIDES]
-    found = study.run(results.empty("", results.THIS, 2), plans, LAUNCHES, lambda _: None)
-    for launch in found.launches:
-        if launch.failed:
-            raise RunFailed(f"A launch failed: {launch.failed}.")
+    found = command.completed(study.run(results.empty("", results.THIS, 2), plans, LAUNCHES, lambda _: None))
     compared = estimates.compare(found, *SIDES)
     return any(one.verdict in ("faster", "slower") for one in compared.values())
 

@@ -23,20 +23,22 @@ def run(
     launches: int,
     progress: Callable[[str], None],
     stopped: Event | None = None,
+    first: int = 0,
 ) -> Results:
     """Run all plans `launches` times, and return the results with these launches added.
 
     Args:
         plans: plans with the sites of their processes.
         stopped: ends the study after the launch in progress, which is marked as failed.
+        first: number of the first launch, for a study that goes on.
     """
     stopped = stopped or Event()
-    for number in range(launches):
+    for number in range(first, first + launches):
         shift = number % len(plans)
         for plan, sites in [*plans[shift:], *plans[:shift]]:
             if stopped.is_set():
                 return results
-            progress(f"launch {number + 1} of {launches}: {plan.route.label}")
+            progress(f"launch {number + 1} of {first + launches}: {plan.route.label}")
             done = launch(plan, sites, number, stopped)
             results = replace(results, launches=(*results.launches, done))
     return results
