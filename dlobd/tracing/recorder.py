@@ -52,7 +52,7 @@ CHILD = "child"
 """Role of a process that user code forked, until the process calls `identify`: a child of a rank is no rank."""
 
 MOST_QUEUED = 10_000
-"""Longest queue, about 8 MB."""
+"""Longest queue, about 8 MB; while it is written, a second queue may fill."""
 
 SUMS_S = 1.0
 """Shortest interval between two `cost` lines, and between two `u` (process use) lines; the last flush writes both."""

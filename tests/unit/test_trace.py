@@ -293,13 +293,13 @@ def test_the_memory_of_a_recorder_does_not_grow(tmp_path: Path) -> None:
     try:
         with own.span(kinds.TRAINER):
             first = record(MOST_QUEUED)
-            later = record(3 * MOST_QUEUED)
+            later = record(4 * MOST_QUEUED)
     finally:
         tracemalloc.stop()
     own.close()
-    assert later < 1.5 * first
+    assert later < 2.2 * first  # one queue may be in the hands of the writing thread while the other one fills
     assert own.cost.lost_lines == 0
-    assert len(only(tmp_path).spans) == 1 + 2 * 4 * MOST_QUEUED
+    assert len(only(tmp_path).spans) == 1 + 2 * 5 * MOST_QUEUED
 
 
 def test_values_without_a_json_type_are_written_as_text(tmp_path: Path) -> None:
