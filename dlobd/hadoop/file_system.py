@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
@@ -19,44 +19,11 @@ Data = bytes | Iterable[bytes]
 """Content of a file, whole or in pieces. A retried write iterates again, so an iterator is not allowed."""
 
 
-class Storage(Protocol):
-    """Access to files by absolute path. `purpose` names an operation in the report, for example "checkpoint"."""
-
-    def write(self, path: str, data: Data, purpose: str, block_bytes: int | None = None) -> None:
-        """Write or replace a file and create its directories. `block_bytes` is its block size in HDFS."""
-
-    def create(self, path: str, data: bytes) -> bool:
-        """Write a new file; return False if it exists."""
-
-    def rename(self, path: str, to: str) -> None:
-        """Rename a file atomically to a name that does not exist."""
-
-    def read(self, path: str, purpose: str) -> bytes:
-        """Read a whole file."""
-
-    def stream(self, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
-        """Yield a file in pieces; the last may be shorter.
-
-        No span is open at a `yield`, because another thread may resume the generator.
-        """
-
-    def sizes(self, directory: str) -> dict[str, int]:
-        """Return the sizes of a directory's entries by name. Records no span: used for polls and staged files."""
-
-    def files(self, directory: str) -> list[str]:
-        """Return the paths of all files below a directory."""
-
-    def exists(self, path: str) -> bool:
-        """Return True if the file or directory exists. Records no span."""
-
-    def make_directory(self, path: str) -> None:
-        """Create a directory and its parents, unless it exists."""
-
-
 class WebHdfs:
     """The `Storage` of HDFS at `url`, for example http://127.0.0.1:9870, as `user`.
 
-    Methods raise Unreachable if the NameNode or all DataNodes of a file do not answer, HdfsError if one refuses.
+    Paths are absolute; `purpose` names an operation in the report, for example "checkpoint". Methods raise Unreachable
+    if the NameNode or all DataNodes of a file do not answer, HdfsError if one refuses.
 
     Args:
         replication: replicas of written files; None: the cluster's default.
@@ -68,6 +35,7 @@ class WebHdfs:
         self._replication = replication
 
     def write(self, path: str, data: Data, purpose: str, block_bytes: int | None = None) -> None:
+        """Write or replace a file and create its directories. `block_bytes` is its block size in HDFS."""
         sent = 0
 
         def counted(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -88,6 +56,7 @@ class WebHdfs:
                 span.note(bytes=sent)
 
     def create(self, path: str, data: bytes) -> bool:
+        """Write a new file; return False if it exists."""
         write = partial(self._client.write, path, data, overwrite=False, replication=self._replication)
         try:
             self._client.ask(path, "marker", write)
@@ -100,6 +69,7 @@ class WebHdfs:
         return True
 
     def rename(self, path: str, to: str) -> None:
+        """Rename a file atomically to a name that does not exist."""
         self._client.rename(path, to)
 
     def read(self, path: str, purpose: str) -> bytes:
@@ -113,6 +83,10 @@ class WebHdfs:
         return data
 
     def stream(self, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
+        """Yield a file in pieces; the last may be shorter.
+
+        No span is open at a `yield`, because another thread may resume the generator.
+        """
         position = 0
         with ExitStack() as opened:
             reader = None
@@ -137,22 +111,26 @@ class WebHdfs:
                 yield data
 
     def sizes(self, directory: str) -> dict[str, int]:
+        """Return the sizes of a directory's entries by name. Records no span: used for polls and staged files."""
         # a file being written has length 0 until its first block is reported
         return {name: facts["length"] for name, facts in self._untimed.list(directory, status=True)}
 
     def files(self, directory: str) -> list[str]:
+        """Return the paths of all files below a directory."""
         with tracing.span(kinds.LIST_DIRECTORY, path=directory):
             return [f"{parent}/{name}" for parent, _, names in self._client.walk(directory) for name in names]
 
     def exists(self, path: str) -> bool:
+        """Return True if the file or directory exists. Records no span."""
         return self._untimed.status(path, strict=False) is not None
 
     def make_directory(self, path: str) -> None:
+        """Create a directory and its parents, unless it exists."""
         self._client.makedirs(path)
 
 
 class LocalDirectory:
-    """The `Storage` of this machine's directories."""
+    """The `Storage` of this machine's directories, with the methods of `WebHdfs`."""
 
     def write(self, path: str, data: Data, purpose: str, block_bytes: int | None = None) -> None:
         pieces = [data] if isinstance(data, bytes) else data
@@ -211,3 +189,6 @@ class LocalDirectory:
 
     def make_directory(self, path: str) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
+
+
+Storage = WebHdfs | LocalDirectory
