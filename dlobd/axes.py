@@ -112,15 +112,10 @@ LAUNCHERS = Registry(
 
 SCHEDULERS = Registry(
     "schedulers",
-    Row("yarn", "Spark on YARN", "yarn:YarnScheduler", ("pyspark",)),
-    Row("standalone", "Spark's own Master and Workers, without YARN", "standalone:StandaloneScheduler", ("pyspark",)),
-    Row(
-        "local-cluster",
-        "Master and Workers in the driver's JVM, for tests",
-        "standalone:LocalClusterScheduler",
-        ("pyspark",),
-    ),
-    Row("none", "no Spark; for launcher native", "none:NoScheduler"),
+    Row("yarn", "Spark on YARN", "yarn:command", ("pyspark",)),
+    Row("standalone", "Spark's own Master and Workers, without YARN", "standalone:standalone", ("pyspark",)),
+    Row("local-cluster", "Master and Workers in the driver's JVM, for tests", "standalone:local_cluster", ("pyspark",)),
+    Row("none", "no Spark; for launcher native", "none:command"),
     room="dlobd.run.schedulers",
 )
 

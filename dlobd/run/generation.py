@@ -66,7 +66,7 @@ def make(experiment: Experiment, place: Place, bundle: Bundle, report: Report, b
         tag=orphans.tag_of(run_id),
         files=(plain(file.parent) / file.name,),
     )
-    command = SCHEDULERS.get(experiment.scheduler)().command(submission, place.target(), plain(inner.evidence))
+    command = SCHEDULERS.get(experiment.scheduler)(submission, place.target(), plain(inner.evidence))
     with orphans.watched(run_id, place.rm_url):
         window = submit(
             command, inner.logs, experiment.timeout_s, experiment.accept_timeout_s, lambda line: None, place.abort

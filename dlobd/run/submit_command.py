@@ -76,7 +76,7 @@ def command_of(
         },
         logging_files=tuple(logging[jvm][1] for jvm in in_container),
     )
-    command: Command = SCHEDULERS.get(experiment.scheduler)().command(submission, target, bundle / "evidence")
+    command: Command = SCHEDULERS.get(experiment.scheduler)(submission, target, bundle / "evidence")
     if recording:
         command = replace(command, environment={**command.environment, **recording})
     if options or isinstance(experiment, OwnJob):

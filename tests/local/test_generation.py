@@ -127,12 +127,11 @@ class Elsewhere:
     ],
 )
 def test_a_job_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, line: str) -> None:
-    class Shell:
-        def command(self, submission: Submission, target: Any, evidence: Path) -> Command:
-            assert Path(submission.arguments[0]).is_file()
-            return Command(("sh", "-c", script), {})
+    def command(submission: Submission, target: Any, evidence: Path) -> Command:
+        assert Path(submission.arguments[0]).is_file()
+        return Command(("sh", "-c", script), {})
 
-    monkeypatch.setattr("dlobd.axes.SCHEDULERS.get", lambda name: Shell)
+    monkeypatch.setattr("dlobd.axes.SCHEDULERS.get", lambda name: command)
     experiment = dataclasses.replace(_synthetic(), timeout_s=2)
     bundle = store.create(tmp_path, "data")
     place = Elsewhere()

@@ -138,7 +138,7 @@ def _command(scheduler: str, target: Target | None = TARGET, *settings: str) -> 
         "t-1",
         (job,),
     )
-    command: Command = SCHEDULERS.get(scheduler)().command(submission, target, job.parent)
+    command: Command = SCHEDULERS.get(scheduler)(submission, target, job.parent)
     return command
 
 

@@ -1,9 +1,12 @@
-"""The scheduler contract: builds the submit command of a job. Pure; `dlobd.run.submitted_process` runs the command."""
+"""The scheduler contract, a pure function: `(submission: Submission, target: Target, evidence: Path) -> Command`.
+
+It returns the submit command of a job, which `dlobd.run.submitted_process` runs. `target` is the cluster, or None if
+there is none; `evidence` is a local directory for files of the client's JVM.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +71,3 @@ class Submission:
     own: bool = False  # a user's own job, without the settings that only a benchmark needs
     dynamic: bool = False  # Spark changes the number of executors
     archive: str = ""  # URI of these packages for containers on other machines: hdfs://...#packages
-
-
-class Scheduler(Protocol):
-    """Interface of a scheduler, which starts the executors of a job."""
-
-    def command(self, submission: Submission, target: Target | None, evidence: Path) -> Command:
-        """Return the submit command.
-
-        Args:
-            target: the cluster; None if there is none.
-            evidence: local directory for files of the client's JVM.
-        """

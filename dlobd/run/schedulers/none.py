@@ -6,8 +6,6 @@ from pathlib import Path
 from dlobd.run.schedulers.base import Command, Submission
 
 
-class NoScheduler:
-    """Implementation of the scheduler contract for jobs without a scheduler."""
-
-    def command(self, submission: Submission, target: None, evidence: Path) -> Command:
-        return Command((sys.executable, str(submission.script), *submission.arguments), {})
+def command(submission: Submission, target: None, evidence: Path) -> Command:
+    """Return the command of the parent process."""
+    return Command((sys.executable, str(submission.script), *submission.arguments), {})

@@ -26,19 +26,15 @@ MAX_WORKERS = 2
 """Maximum number of Workers. A Worker runs several executors, so more Workers would only use memory."""
 
 
-class StandaloneScheduler:
-    """The scheduler contract for a Master at `target.master`."""
-
-    def command(self, submission: Submission, target: Target, evidence: Path) -> Command:
-        return _command(submission, target, evidence, target.master)
+def standalone(submission: Submission, target: Target, evidence: Path) -> Command:
+    """Return the submit command for a Master at `target.master`."""
+    return _command(submission, target, evidence, target.master)
 
 
-class LocalClusterScheduler:
-    """The scheduler contract for a Master in the driver's JVM, with one Worker per executor."""
-
-    def command(self, submission: Submission, target: Target, evidence: Path) -> Command:
-        master = f"local-cluster[{submission.workers},{submission.executor_cores},{submission.executor_memory_mb}]"
-        return _command(submission, target, evidence, master)
+def local_cluster(submission: Submission, target: Target, evidence: Path) -> Command:
+    """Return the submit command for a Master in the driver's JVM, with one Worker per executor."""
+    master = f"local-cluster[{submission.workers},{submission.executor_cores},{submission.executor_memory_mb}]"
+    return _command(submission, target, evidence, master)
 
 
 def _command(submission: Submission, target: Target, evidence: Path, master: str) -> Command:
