@@ -17,7 +17,7 @@ from dlobd.hadoop.embedded import configuration, jars
 from dlobd.hadoop.embedded.configuration import ClusterSettings, plan, port_hosts, write_configuration
 from dlobd.hadoop.embedded.jars import Jar, trust_options
 from dlobd.hadoop.embedded.java import Java
-from dlobd.hadoop.site_xml import read_site
+from dlobd.hadoop.site_files import read_site
 from dlobd.run.place.embedded import EmbeddedHadoop
 
 TWO_HOSTS = ("127.0.0.2", "127.0.0.3")

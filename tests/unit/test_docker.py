@@ -13,7 +13,7 @@ import yaml
 from node import Node, configure
 
 from dlobd import installation
-from dlobd.hadoop.site_xml import read_site
+from dlobd.hadoop.site_files import read_site
 from dlobd.run.preflight.cluster import PYTHON, VERSION
 
 TOP = Path(__file__).parents[2]

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlobd.errors import UsageError
-from dlobd.hadoop.site_files import HadoopConf
-from dlobd.hadoop.site_xml import read_site
+from dlobd.hadoop.site_files import HadoopConf, read_site
 
 
 def site(path: Path, *content: str) -> Path:
