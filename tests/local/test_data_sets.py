@@ -21,14 +21,13 @@ import pytest
 from dlobd import cli
 from dlobd.errors import SetupError, UsageError
 from dlobd.job.datasets import cifar10
-from dlobd.run import data_sets, download
-from dlobd.run.data_sets import Published
-from dlobd.run.download import PublishedFile
+from dlobd.run import data_sets
+from dlobd.run.data_sets import Published, PublishedFile
 
 
 @pytest.fixture(autouse=True)
 def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "TIMEOUT_S", (2.0, 0.3))
+    monkeypatch.setattr(data_sets, "TIMEOUT_S", (2.0, 0.3))
 
 
 def md5(data: bytes) -> str:
@@ -273,7 +272,7 @@ def test_a_host_that_does_not_exist(tmp_path: Path) -> None:
 
 
 def test_a_server_that_accepts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "TIMEOUT_S", (0.3, 0.3))
+    monkeypatch.setattr(data_sets, "TIMEOUT_S", (0.3, 0.3))
     with socket.socket() as full, socket.socket() as first, socket.socket() as second:
         full.bind(("127.0.0.1", 0))
         full.listen(0)

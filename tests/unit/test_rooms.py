@@ -49,7 +49,7 @@ def test_http_to_clusters_has_one_room() -> None:
     """Other modules would use the proxies of the environment. Published files come through them."""
     opens = re.compile(r"requests\.(get|put|post|head|delete|request|Session)\(|urlopen\(|HTTPS?Connection\(")
     found = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if opens.search(path.read_text())}
-    assert found == {"hadoop/http_session.py", "run/download.py"}
+    assert found == {"hadoop/http_session.py", "run/data_sets.py"}
 
 
 def _lines(path: Path) -> int:
