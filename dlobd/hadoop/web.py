@@ -50,12 +50,8 @@ class HadoopWeb:
 
     @classmethod
     def connect(cls, conf: HadoopConf, user: str) -> Self:
-        """Find the active NameNode and ResourceManager.
-
-        Raises:
-            UsageError: the configuration names a cluster that dlobd cannot use.
-            ClusterError: NameNode or ResourceManager does not answer, or none is active.
-        """
+        """Find the active NameNode and ResourceManager. Raises UsageError if dlobd cannot use the cluster, ClusterError
+        if one of them does not answer, or none is active."""
         conf.check_supported()
         namenode, home = active_namenode(conf, user, TIMEOUT_S)
         manager, info = active_resourcemanager(conf, TIMEOUT_S)

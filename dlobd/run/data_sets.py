@@ -131,13 +131,9 @@ def published(name: str) -> Published:
 def fetch(dataset: Published, source: str | None, top: Path, progress: Callable[[str], None]) -> Path:
     """Put all files of a data set into its folder below `top` and verify them; return the folder.
 
-    Args:
-        source: the URL of the archive, or of its directory (ends with "/"); or the path of either on this machine.
-            None: the authors' site.
-
-    Raises:
-        UsageError: `source` is neither a URL nor a path.
-        SetupError: the files cannot be fetched, differ from the published files, or do not fit on the disk.
+    `source` is the URL of the archive, or of its directory (ends with "/"), or the path of either on this machine; by
+    default the authors' site. Raises UsageError if it is neither a URL nor a path, SetupError if the files cannot be
+    fetched, differ from the published files, or do not fit on the disk.
     """
     folder = top / dataset.folder
     with locked(folder / ".lock"):

@@ -36,12 +36,8 @@ def wanted(experiment: Experiment) -> bool:
 
 
 def make(experiment: Experiment, place: Place, bundle: Bundle, report: Report, base: str) -> None:
-    """Generate all files below `base`. The last file marks them as complete.
-
-    Raises:
-        ClusterError: the job failed or timed out. Its files are treated as missing, and its evidence is kept.
-        KeyboardInterrupt: Ctrl-C or SIGTERM ended the job.
-    """
+    """Generate all files below `base`. The last file marks them as complete. Raises ClusterError if the job failed or
+    timed out: its files are treated as missing, and its evidence is kept. Raises KeyboardInterrupt after Ctrl-C."""
     report(f"prepare: Spark generates data set {experiment.dataset} on the nodes")
     place.prepare("")  # creates the directory of the job's event log
     inner = Bundle(bundle.path / BELOW)

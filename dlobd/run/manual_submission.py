@@ -96,12 +96,9 @@ def logging_line(line: str, logs: Path) -> str:
 def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: Report) -> Path:
     """Fill the bundle of an ended application, or create it if another machine prepared the run; return its path.
 
-    Args:
-        ref: the ID of the application or of the run, or `latest` for the latest run in `out` that waits for collection.
-
-    Raises:
-        UsageError: there is no such application, it still runs, or dlobd did not prepare it.
-        ClusterError: the cluster does not answer.
+    `ref` is the ID of the application or of the run, or `latest` for the latest run in `out` that waits for collection.
+    Raises UsageError if there is no such application, it still runs, or dlobd did not prepare it, ClusterError if the
+    cluster does not answer.
     """
     named = ref if _APPLICATION.fullmatch(ref) else None
     run_id = None if named else _run_id(ref, out)

@@ -70,12 +70,8 @@ def requirements(job: Runnable) -> list[str]:
 
 def prepared(job: Runnable, report: Report, install: bool = True) -> JobPython:
     """Check the Python of a job, and build its overlay unless it exists. If `install` is False, only check that its
-    packages can be installed.
-
-    Raises:
-        UsageError: the interpreter cannot record, or the packages contradict each other or installed packages.
-        SetupError: uv is missing, or cannot reach the package index, or cannot write.
-    """
+    packages can be installed. Raises UsageError if the interpreter cannot record, or the packages contradict each other
+    or installed packages; SetupError if uv is missing, or cannot reach the package index, or cannot write."""
     words = requirements(job)
     if not isinstance(job, OwnJob) or not (job.python or words):
         return JobPython()

@@ -34,11 +34,8 @@ TRIAL_TIMEOUT_S = 120
 
 def check(experiment: Experiment, report: Report | None = None) -> None:
     """Try the model unless it is built in. A combination of model and data is tried once per process.
-
-    Raises:
-        UsageError: the model does not load, build or train a step, or does not fit the data set.
-        SetupError: the model's package is not installed.
-    """
+    Raises UsageError if the model does not load, build or train a step, or does not fit the data set, SetupError if its
+    package is not installed."""
     model = experiment.model
     if not model.path and not MODELS.row(model).package:
         return
@@ -62,11 +59,7 @@ def check(experiment: Experiment, report: Report | None = None) -> None:
 
 def send(experiment: Experiment, job: Job, storage: Storage, bundle: Bundle) -> None:
     """Copy the file of the user's model to the job's directory, where ranks read it, and into the bundle.
-
-    Raises:
-        UsageError: the file has changed since the experiment was read.
-        ClusterError: the storage refused.
-    """
+    Raises UsageError if the file has changed since the experiment was read, ClusterError if the storage refused."""
     if not experiment.model.path:
         return
     text = experiment.model.read(experiment.model_sha256).encode()

@@ -71,9 +71,7 @@ def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
     """Return the steps of `run`, one line per step, with the exact spark-submit line. Starts nothing.
 
     Facts of a running cluster are in angle brackets, unless a cluster of `dlobd cluster up` is running.
-
-    Raises:
-        UsageError, SetupError: the run would be refused, here or because of its packages.
+    Raises UsageError or SetupError if the run would be refused, here or because of its packages.
     """
     check(experiment, lent)
     kind = kind_of(experiment, lent)
@@ -103,12 +101,8 @@ def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
 
 
 def check(experiment: Runnable, lent: Lent = None, report: Report | None = None) -> None:
-    """Check the requirements of a run as far as possible before anything is started.
-
-    Raises:
-        UsageError: the user's model or data set does not work.
-        SetupError: a data set or device is missing, or memory or cores do not suffice.
-    """
+    """Check the requirements of a run as far as possible before anything is started. Raises UsageError if the user's
+    model or data set does not work, SetupError if a data set, a device, memory or cores are missing."""
     if not isinstance(experiment, OwnJob):
         dataset_of(experiment)
         own_model.check(experiment, prefixed(report, "prepare") if report else None)

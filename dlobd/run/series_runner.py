@@ -35,16 +35,8 @@ def opened(
     axes: tuple[str, ...] = (),
     scaling: str = "",
 ) -> Series:
-    """Open the series of these points in `out`, or create it in memory.
-
-    Args:
-        external_cluster: the YARN cluster of all runs; None: a cluster of dlobd.
-        axes, scaling: see `Series`.
-
-    Raises:
-        UsageError: `points` is empty.
-        BundleError: the file exists and is damaged or of a newer version.
-    """
+    """Open the series of these points in `out`, or create it in memory; see `Series`.
+    Raises UsageError if `points` is empty, BundleError if the file exists and is damaged or of a newer version."""
     if not points:
         raise UsageError("A series needs an experiment.", "name an experiment, for example softmax-mnist")
     cluster = external_cluster.read().fs_uri if external_cluster else ""
@@ -73,16 +65,10 @@ def run(
 ) -> Series:
     """Execute the missing runs until every point has `repeats` runs. A failed run does not end the series.
 
-    All missing requirements of the points are reported before the first run.
+    All missing requirements of the points are reported before the first run: `keep` receives a line per point that
+    cannot run here, and later a line per ended run. `external_cluster` is that of `opened`.
 
-    Args:
-        report: receives the steps of each run.
-        keep: receives a line per ended run. In a series of several points, also a line per point that cannot run here.
-        external_cluster: the external cluster of `opened`; the environment is uploaded once for all runs.
-
-    Raises:
-        SetupError, ClusterError, Busy: a run could not be submitted; earlier runs are kept.
-        Interrupted: by Ctrl-C or SIGTERM; the interrupted run is repeated next time.
+    Raises the errors of `runner.run`. Earlier runs are kept, and an interrupted run is repeated next time.
     """
     cells = series.order(repeats)
     ended = series.ended()

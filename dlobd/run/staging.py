@@ -71,15 +71,10 @@ def stage(
     progress: Callable[[str], None],
     make: Callable[[str], None] | None = None,
 ) -> StagedData:
-    """Write the training and test files unless they exist.
+    """Write the training and test files below `top`, which is empty for the embedded HDFS, unless they exist. `make`
+    writes all files below a directory; if it is None, this process writes them.
 
-    Args:
-        make: function that writes all files below a directory; if None, this process writes them.
-        top: prefix of every path; empty for the embedded HDFS.
-
-    Raises:
-        SetupError: a data file is missing or damaged.
-        ClusterError: the storage refused, or existing files are damaged.
+    Raises SetupError if a data file is missing or damaged, ClusterError if the storage refused or has damaged files.
     """
     dataset = dataset_of(experiment)
     layout = layout_of(dataset)

@@ -86,17 +86,9 @@ class EmbeddedCluster:
 
     @classmethod
     def attach(cls, work_dir: Path, hold: bool = True) -> Self:
-        """Return the cluster that runs in `work_dir`.
-
-        Args:
-            hold: reserve the cluster for this command until `release`, `stop` or the end of the process; if False, only
-                its state can be read.
-
-        Raises:
-            ClusterError: no cluster runs there.
-            LostDaemon: with `hold`, a daemon of the cluster has died.
-            Busy: with `hold`, another command uses the cluster.
-        """
+        """Return the cluster that runs in `work_dir`; with `hold`, reserve it for this command until `release`, `stop`
+        or the end of the process, else only its state can be read. Raises ClusterError if no cluster runs there, and
+        with `hold` LostDaemon if one of its daemons has died, Busy if another command uses it."""
         cluster = cls(ClusterSettings(work_dir))
         if hold:
             cluster._lock.acquire()
@@ -227,15 +219,11 @@ class EmbeddedCluster:
     def start(self, report: Callable[[str], None], timeout_s: float = START_TIMEOUT_S, stays: bool = False) -> None:
         """Start every daemon, and return when all are ready for a job. HDFS keeps its content between starts.
 
-        Args:
-            report: receives a line per step.
-            timeout_s: deadline after the start of the first daemon; the download of jars is not included.
-            stays: the daemons outlive this process until another process calls `stop`.
+        `timeout_s` begins with the start of the first daemon, after the download of jars. If `stays`, the daemons
+        outlive this process until another process calls `stop`.
 
-        Raises:
-            Busy: the work directory is in use, or a cluster stays in it.
-            SetupError: Java, jars, memory, disk or a port is missing.
-            ClusterError: a daemon died or was not ready in time.
+        Raises Busy if the work directory is in use or a cluster stays in it, SetupError if Java, jars, memory, disk or
+        a port is missing, ClusterError if a daemon died or was not ready in time.
         """
         self._lock.acquire()
         try:

@@ -82,13 +82,9 @@ class DaemonPlan:
 def default_settings(hosts: str | None = None, own: Sequence[str] = ()) -> ClusterSettings:
     """Return the settings of the cluster in the cache directory, with DLOBD_PORT_BASE and DLOBD_HOSTS.
 
-    Args:
-        hosts: loopback addresses separated by commas, each with a DataNode and a NodeManager; overrides DLOBD_HOSTS.
-        own: Hadoop settings of the form KEY=VALUE.
-
-    Raises:
-        SetupError: DLOBD_PORT_BASE is not a number.
-        UsageError: a host is not a loopback address, or a setting is refused.
+    `hosts`, loopback addresses separated by commas, each with a DataNode and a NodeManager, overrides DLOBD_HOSTS;
+    `own` has Hadoop settings of the form KEY=VALUE. Raises SetupError if DLOBD_PORT_BASE is not a number, UsageError if
+    a host is not a loopback address, or a setting is refused.
     """
     parsed = parse_user_settings(own, _filled_in()) if own else {}
     settings = ClusterSettings(cache_dir() / "cluster", own=parsed, port_base=port_base())

@@ -95,12 +95,9 @@ class Launch:
         """All started processes, to be reaped."""
 
     def run(self, progress: Callable[[str], None], deadline_s: float) -> None:
-        """Start the daemons; return when all are ready and, if there is a DataNode, HDFS accepts writes.
-
-        Raises:
-            PortClash: a port was taken; the caller must start again with other ports.
-            ClusterError: a daemon died, or not all were ready after `deadline_s` seconds.
-        """
+        """Start the daemons; return when all are ready and, if there is a DataNode, HDFS accepts writes. Raises
+        PortClash if the caller must start again with other ports, ClusterError if a daemon died, or not all were ready
+        after `deadline_s` seconds."""
         began = time.monotonic()
         # HDFS is formatted while the other daemons start, because they wait for the NameNode
         formatting = self._start_format(progress) if self._namenode in self._here else None

@@ -81,12 +81,8 @@ class WorkDirLock:
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock without waiting.
-
-        Raises:
-            Busy: another process has it; the message names the process.
-            SetupError: the work directory cannot be written.
-        """
+        """Take the lock without waiting. Raises Busy, with its pid, if another process has it, SetupError if the work
+        directory cannot be written."""
         if self._fd is not None:
             return
         make_writable(self._path.parent)

@@ -44,14 +44,10 @@ def abort(rm_url: str, application_id: str) -> str:
 
 
 def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bool) -> JsonObject:
-    """Wait until the ResourceManager's record of the application is final and its containers have exited.
+    """Wait until the record of the application is final and its containers, at the NodeManagers `nm_urls`, have exited;
+    return the ResourceManager's REST record, {} if it does not answer.
 
-    Args:
-        nm_urls: the NodeManagers that may have its containers.
-        kill: kill the application at once, because its driver was ended; else only after half the timeout.
-
-    Returns:
-        The ResourceManager's REST record of the application; {} if it does not answer.
+    `kill`: kill the application at once, because its driver was ended; else only after half the timeout.
     """
     deadline = time.monotonic() + END_DEADLINE_S
     kill_at = time.monotonic() if kill else deadline - END_DEADLINE_S / 2

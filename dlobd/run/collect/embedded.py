@@ -24,16 +24,9 @@ def collect(
     bundle: Bundle,
     kill: bool,
 ) -> list[str]:
-    """Copy logs, spans, event log, REST record, markers and block locations into `bundle`, with secrets redacted.
+    """Copy logs, spans, event log, REST record, markers and block locations; return a line for each missing source.
 
-    Args:
-        applications: the IDs of the run's applications, in their order.
-        offsets: the result of `log_offsets` before the run.
-        job: the job, with the paths of input and markers; None for the user's own script.
-        kill: see `await_end`.
-
-    Returns:
-        A line for each missing source.
+    `offsets` is the result of `log_offsets` before the run; for `kill` see `await_end`.
     """
     endpoints = cluster.endpoints
     missing = []

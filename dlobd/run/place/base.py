@@ -98,10 +98,7 @@ class Place(ABC):
     def local_files(self, directory: str) -> list[Path] | None:
         """Return the files on this machine's disks with the content of a directory of the storage. In HDFS these are
         the blocks, including replicas. Returns None if the blocks are on other machines.
-
-        Raises:
-            ClusterError: the storage does not answer.
-        """
+        Raises ClusterError if the storage does not answer."""
         return None
 
     def abort(self, application_id: str) -> str:

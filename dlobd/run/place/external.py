@@ -135,12 +135,7 @@ class ExternalHadoop(Place):
 
     @classmethod
     def open(cls, cluster: ExternalCluster, report: Report) -> Self:
-        """Connect to the cluster.
-
-        Raises:
-            UsageError: the cluster's configuration cannot be used.
-            ClusterError: the cluster does not answer.
-        """
+        """Connect to the cluster. Raises the errors of `HadoopWeb.connect`."""
         conf = cluster.read()
         report(f"connecting to the cluster of {conf.directory}")
         return cls(HadoopWeb.connect(conf, user_name()), cluster.archive, report, cluster.python)
@@ -161,13 +156,9 @@ class ExternalHadoop(Place):
         return f"{self.top}/dlobd/spark-events"
 
     def supply(self, times: SetupTimes) -> None:
-        """End orphaned applications of killed dlobd commands, and upload environment and jars if needed.
-
-        Raises:
-            UsageError: the nodes have another dlobd.
-            SetupError: the environment cannot be packed.
-            ClusterError: HDFS refused, or no NodeManager runs.
-        """
+        """End orphaned applications of killed dlobd commands, and upload environment and jars if needed. Raises
+        UsageError if the nodes have another dlobd, SetupError if the environment cannot be packed, ClusterError if HDFS
+        refused or no NodeManager runs."""
         orphans.end_orphans(self.rm_url, self.web.node_urls(), self._report)
         with times.measure("upload"):
             self.upload()

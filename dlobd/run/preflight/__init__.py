@@ -1,10 +1,4 @@
-"""Checks before a run that machine, cluster and network meet its requirements. Nothing is started.
-
-capacity   memory, cores and GPUs: the demand of an experiment, and the supply
-channels   devices and libraries for RDMA, IPoIB and shared memory
-cluster    an external Hadoop cluster
-machine    this machine; `examine` collects the diagnoses of all parts for `dlobd doctor`; the sockets of a run
-"""
+"""Checks before a run that machine, cluster and network meet its requirements. Nothing is started."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -55,12 +55,8 @@ def carry_bytes(device: str) -> TransportEvidence:
 
 
 def ucx_with_verbs() -> str:
-    """Describe the libucp that the ucx channel uses.
-
-    Raises:
-        DlobdError: there is no libucp, or its build has no verbs.
-        ImportError: the Python packages for UCX are not installed.
-    """
+    """Describe the libucp that the ucx channel uses. Raises DlobdError if there is none with verbs, ImportError if
+    Python packages are missing."""
     from dlobd.network.channels.ucx import library
 
     return library.describe(verbs=True)
@@ -125,12 +121,8 @@ def channel(text: str) -> Channel:
 def required(
     spec: Channel, diagnoses: Sequence[Diagnosis], allow_soft: bool, machine: Machine | None = None
 ) -> Diagnosis:
-    """Run check 8, that this machine can use a channel. If it cannot, the verdict is broken.
-
-    Args:
-        diagnoses: the result of `examine`.
-        allow_soft: accept a device in software.
-    """
+    """Run check 8, that this machine can use a channel, from the `diagnoses` of `examine`. If it cannot, the verdict is
+    broken. `allow_soft`: accept an RDMA device in software."""
     machine = machine or Machine()
     check = partial(_ip_required, spec, machine)
     if spec.transport == "rdma":

@@ -46,11 +46,8 @@ def check_capacity(experiment: Runnable, web: HadoopWeb) -> str:
     """Check that the cluster can hold the job while it is idle.
 
     YARN's API does not report whether its scheduler counts vcores. So only the largest container is checked.
-
-    Returns:
-        A note if the job must wait for running applications; else an empty string.
-
-    Raises SetupError if the job never fits.
+    Returns a note if the job must wait for running applications, else an empty string. Raises SetupError if the job
+    never fits.
     """
     nodes = web.node_resources()
     if not nodes:

@@ -37,11 +37,8 @@ from dlobd.user_file import MemberRef
 def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_soft: bool = False) -> list[Diagnosis]:
     """Return the diagnoses of all parts, in the order in which a run needs them.
 
-    Args:
-        conf_dir: HADOOP_CONF_DIR of the external cluster of the run. A request to the cluster takes at most
-            `cluster.ANSWER_S`, so that the check ends within a minute even if no daemon answers.
-        require: channels that must exist, TRANSPORT[@DEVICE].
-        allow_soft: accept an RDMA device in software.
+    `conf_dir` is the HADOOP_CONF_DIR of the run's external cluster; the check ends within a minute even if none of its
+    daemons answers. `require` has the channels that must exist, as TRANSPORT[@DEVICE]; for `allow_soft` see `required`.
 
     Raises UsageError if `conf_dir` cannot be read or used, or `require` names no channel.
     """
