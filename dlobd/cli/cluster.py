@@ -8,7 +8,7 @@ import typer
 
 from dlobd.cli.options import Json
 from dlobd.cli.printing import print_json
-from dlobd.errors import DlobdError
+from dlobd.errors import ClusterError
 
 if TYPE_CHECKING:
     from dlobd.hadoop.embedded.cluster import Endpoints
@@ -71,9 +71,7 @@ def down() -> None:
 
     try:
         cluster = EmbeddedCluster.attach(cluster_dir())
-    except DlobdError as error:
-        if error.exit_code != 4:
-            raise
+    except ClusterError:
         # daemons have died: end the remaining processes
         cluster = EmbeddedCluster(ClusterSettings(cluster_dir()))
     with Progress() as progress:

@@ -63,14 +63,14 @@ class HadoopWeb:
 
     def nodes(self) -> Iterator[tuple[str, str]]:
         """Yield host and URL of each running NodeManager; nothing if the ResourceManager does not list them."""
-        for node in self._running_nodes():
+        for node in nodes(self.rm_url, states="RUNNING"):
             if node.get("nodeHTTPAddress"):
                 yield node.get("nodeHostName", ""), f"http://{node['nodeHTTPAddress']}"
 
     def node_resources(self) -> list[NodeResources]:
         """Return the resources of each running NodeManager; empty if the ResourceManager does not report them."""
         resources_of_nodes = []
-        for node in self._running_nodes():
+        for node in nodes(self.rm_url, states="RUNNING"):
             total = node.get("totalResource") or {}
             types = (total.get("resourceInformations") or {}).get("resourceInformation", [])
             if "memory" in total:
@@ -78,10 +78,6 @@ class HadoopWeb:
                 free_mb = node.get("availMemoryMB", total["memory"])
                 resources_of_nodes.append(NodeResources(total["memory"], free_mb, resources))
         return resources_of_nodes
-
-    def _running_nodes(self) -> list[JsonObject]:
-        answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/nodes", states="RUNNING")
-        return list(((answer or {}).get("nodes") or {}).get("node", []))
 
     def setting(self, key: str) -> int | None:
         """Return a numeric property of the ResourceManager; None if the ResourceManager does not report it."""
@@ -96,8 +92,8 @@ class HadoopWeb:
 
     def attempts(self, application_id: str) -> list[JsonObject]:
         """Return the attempts of an application, oldest first, with the ApplicationMaster's container and node."""
-        answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/apps/{application_id}/appattempts")
-        return sorted(((answer or {}).get("appAttempts") or {}).get("appAttempt", []), key=lambda one: one.get("id", 0))
+        url = f"{self.rm_url}/ws/v1/cluster/apps/{application_id}/appattempts"
+        return sorted(_listed(url, "appAttempts", "appAttempt"), key=lambda one: one.get("id", 0))
 
     @staticmethod
     def get_json(url: str, timeout_s: Timeout = TIMEOUT_S, **query: str) -> JsonObject | None:
@@ -108,6 +104,27 @@ class HadoopWeb:
         except requests.RequestException:
             return None
         return document if isinstance(document, dict) else None
+
+
+def _listed(url: str, outer: str, inner: str, timeout_s: Timeout = TIMEOUT_S, **query: str) -> list[JsonObject]:
+    """Return a list in the JSON object at `url`; empty without an answer. YARN omits empty lists, or writes null."""
+    answer = HadoopWeb.get_json(url, timeout_s, **query) or {}
+    return list((answer.get(outer) or {}).get(inner) or [])
+
+
+def nodes(rm_url: str, timeout_s: Timeout = TIMEOUT_S, **query: str) -> list[JsonObject]:
+    """Return the ResourceManager's records of the nodes that have registered; empty if it does not answer."""
+    return _listed(f"{rm_url}/ws/v1/cluster/nodes", "nodes", "node", timeout_s, **query)
+
+
+def containers(nm_url: str, timeout_s: Timeout = TIMEOUT_S) -> list[JsonObject]:
+    """Return the containers of a NodeManager; empty if it does not answer."""
+    return _listed(f"{nm_url}/ws/v1/node/containers", "containers", "container", timeout_s)
+
+
+def beans(url: str, query: str, timeout_s: Timeout = TIMEOUT_S) -> list[JsonObject]:
+    """Return the JMX beans of a daemon that match a query; empty if it does not answer."""
+    return list((HadoopWeb.get_json(f"{url}/jmx", timeout_s, qry=query) or {}).get("beans") or [])
 
 
 def application_record(rm_url: str, application_id: str, timeout_s: Timeout = TIMEOUT_S) -> JsonObject:

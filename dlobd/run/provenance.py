@@ -78,8 +78,5 @@ def _distribution() -> str | None:
 
 
 def _processor() -> str | None:
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return None
-    return next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), None)
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)

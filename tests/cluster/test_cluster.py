@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from dlobd.errors import Busy
-from dlobd.hadoop.embedded import daemons
+from dlobd.hadoop import web
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import ClusterSettings
 from dlobd.hadoop.embedded.processes import daemons_of
@@ -55,7 +55,7 @@ def test_every_daemon_runs_and_answers(cluster: EmbeddedCluster) -> None:
     assert all(daemon.ready and daemon.rss_bytes > 50 << 20 for daemon in status.daemons)
     assert not status.safe_mode
     assert set(cluster.memory()) == NAMES
-    nodes = daemons.yarn_nodes(cluster.endpoints.rm_url.removeprefix("http://"))
+    nodes = web.nodes(cluster.endpoints.rm_url)
     assert [node["state"] for node in nodes] == ["RUNNING", "RUNNING"]
     for url in cluster.endpoints.web.values():
         assert requests.get(url, timeout=20).status_code == 200

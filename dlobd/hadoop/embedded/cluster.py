@@ -20,7 +20,7 @@ from dlobd.hadoop.embedded.ports import choose_ports
 from dlobd.hadoop.embedded.processes import containers_of, daemons_of, end, rss_bytes
 from dlobd.hadoop.embedded.state import ClusterState, WorkDirLock, read_state, write_state
 from dlobd.hadoop.embedded.watchdog import end_everything, start_watchdog
-from dlobd.hadoop.web import HadoopWeb
+from dlobd.hadoop.web import HadoopWeb, containers
 from dlobd.process_id import ProcessId, identify
 from dlobd.tracing import clock
 
@@ -323,7 +323,8 @@ class EmbeddedCluster:
         managers = [daemon for daemon in running if daemon.kind == "nodemanager"]
         # a NodeManager takes 17 s to end after an application; without containers it can be killed safely
         drained = time.monotonic() + 3
-        while any(daemons.containers(m) for m in managers) and time.monotonic() < drained:
+        urls = [f"http://{daemons.web_address(manager)}" for manager in managers]
+        while any(containers(url, daemons.TIMEOUT_S) for url in urls) and time.monotonic() < drained:
             time.sleep(0.2)
         end([alive[manager.name] for manager in managers], 1)
         for container in containers_of(self.work_dir):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dlobd.errors import ClusterError
+from dlobd.hadoop import web
 from dlobd.hadoop.embedded.class_path import ClassPath
 from dlobd.hadoop.embedded.configuration import DaemonPlan
 from dlobd.hadoop.embedded.java import Java
@@ -107,7 +108,7 @@ def is_ready(daemon: DaemonPlan, resourcemanager: str, timeout_s: Timeout = TIME
     # ask the node for its ID: hosts may have several names, and several nodes use the same port
     answer = HadoopWeb.get_json(f"http://{web_address(daemon)}/ws/v1/node/info", timeout_s) or {}
     own = (answer.get("nodeInfo") or {}).get("id")
-    nodes = yarn_nodes(resourcemanager, timeout_s) if own else []
+    nodes = web.nodes(f"http://{resourcemanager}", timeout_s) if own else []
     return any(node.get("state") == "RUNNING" and node.get("id") == own for node in nodes)
 
 
@@ -118,20 +119,7 @@ def in_safe_mode(namenode: DaemonPlan, timeout_s: Timeout = TIMEOUT_S) -> bool:
 
 def _bean(daemon: DaemonPlan, query: str, timeout_s: Timeout) -> JsonObject:
     """Return the first matching JMX bean of a daemon; empty if there is none."""
-    answer = HadoopWeb.get_json(f"http://{web_address(daemon)}/jmx", timeout_s, qry=query) or {}
-    return dict((answer.get("beans") or [{}])[0])
-
-
-def yarn_nodes(resourcemanager: str, timeout_s: Timeout = TIMEOUT_S) -> list[JsonObject]:
-    """Return the nodes that have registered at the ResourceManager."""
-    answer = HadoopWeb.get_json(f"http://{resourcemanager}/ws/v1/cluster/nodes", timeout_s) or {}
-    return list((answer.get("nodes") or {}).get("node") or [])
-
-
-def containers(nodemanager: DaemonPlan) -> list[JsonObject]:
-    """Return the containers of a NodeManager; empty if it does not answer."""
-    answer = HadoopWeb.get_json(f"http://{web_address(nodemanager)}/ws/v1/node/containers", TIMEOUT_S) or {}
-    return list((answer.get("containers") or {}).get("container") or [])
+    return next(iter(web.beans(f"http://{web_address(daemon)}", query, timeout_s)), {})
 
 
 def web_address(daemon: DaemonPlan) -> str:

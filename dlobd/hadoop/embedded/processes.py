@@ -4,7 +4,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from dlobd.process_id import ProcessId, identify
@@ -25,7 +25,7 @@ def die_with_parent(number: signal.Signals) -> None:
 def daemons_of(work_dir: Path) -> list[ProcessId]:
     """Return the running JVMs with this work directory's mark."""
     wanted = os.fsencode(f"{MARK}{work_dir}")
-    return [process for process in _all() if wanted in _read(process.pid, "cmdline").split(b"\0")]
+    return _having("cmdline", lambda entry: entry == wanted)
 
 
 def containers_of(work_dir: Path, application_id: str = "") -> list[ProcessId]:
@@ -34,13 +34,7 @@ def containers_of(work_dir: Path, application_id: str = "") -> list[ProcessId]:
     With `application_id`, return those of this application only.
     """
     prefix, part = os.fsencode(f"LOCAL_DIRS={work_dir}/"), os.fsencode(f"/{application_id}" if application_id else "")
-    return [
-        process
-        for process in _all()
-        if any(
-            entry.startswith(prefix) and entry.endswith(part) for entry in _read(process.pid, "environ").split(b"\0")
-        )
-    ]
+    return _having("environ", lambda entry: entry.startswith(prefix) and entry.endswith(part))
 
 
 def mentioning(word: str) -> list[ProcessId]:
@@ -76,6 +70,11 @@ def rss_bytes(process: ProcessId) -> int:
     """Return the resident memory; 0 if the process has ended."""
     fields = _read(process.pid, "statm").split() if process.alive else []
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else 0
+
+
+def _having(name: str, wanted: Callable[[bytes], bool]) -> list[ProcessId]:
+    """Return the running processes with a wanted entry in a file of /proc/<pid>."""
+    return [process for process in _all() if any(map(wanted, _read(process.pid, name).split(b"\0")))]
 
 
 def _all() -> Iterator[ProcessId]:

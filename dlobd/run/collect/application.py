@@ -7,9 +7,9 @@ import requests
 
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
-from dlobd.hadoop import http_session
+from dlobd.hadoop import http_session, web
 from dlobd.hadoop.embedded.configuration import user_name
-from dlobd.hadoop.web import HadoopWeb, JsonObject, application_record
+from dlobd.hadoop.web import JsonObject, application_record
 
 END_DEADLINE_S = 20.0
 """Timeout for containers of an ended application to exit."""
@@ -77,9 +77,8 @@ def _containers(nm_urls: Sequence[str], application_id: str) -> list[str]:
     number = application_id.removeprefix("application_")
     running = []
     for url in nm_urls:
-        answer = HadoopWeb.get_json(f"{url}/ws/v1/node/containers", _SOON_S)
-        listed = ((answer or {}).get("containers") or {}).get("container", [])
-        running += [c["id"] for c in listed if number in c["id"] and c.get("state") not in ("COMPLETE", "DONE")]
+        found = web.containers(url, _SOON_S)
+        running += [c["id"] for c in found if number in c["id"] and c.get("state") not in ("COMPLETE", "DONE")]
     return running
 
 
@@ -92,9 +91,8 @@ def executor_peak(nm_urls: Sequence[str], applications: Iterable[str], bundle: B
     numbers = [one.removeprefix("application_") for _, one in on_yarn(applications)]
     beans: list[JsonObject] = []
     for url in nm_urls if numbers else ():
-        answer = HadoopWeb.get_json(f"{url}/jmx", qry="Hadoop:service=NodeManager,*") or {}
-        names = ((bean, bean.get("name", "")) for bean in answer.get("beans", []))
-        beans += [bean for bean, name in names if any(number in name for number in numbers)]
+        found = web.beans(url, "Hadoop:service=NodeManager,*")
+        beans += [bean for bean in found if any(number in bean.get("name", "") for number in numbers)]
     bundle.add_json(beans, files.NM_CONTAINERS)
     executors = [bean for bean in beans if not bean["name"].endswith("_000001")]
     peaks_mb = [

@@ -22,7 +22,7 @@ import requests
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop import aggregated_logs, http_session
-from dlobd.hadoop.web import MAX_NODES, TIMEOUT_S, HadoopWeb, JsonObject, application_record
+from dlobd.hadoop.web import MAX_NODES, TIMEOUT_S, HadoopWeb, JsonObject, application_record, beans
 from dlobd.run.collect import application, hdfs
 
 MAX_LOG_BYTES = 64 << 20
@@ -215,9 +215,8 @@ def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
 
 
 def _datanodes(web: HadoopWeb) -> list[str]:
-    answer = web.get_json(f"{web.webhdfs_url}/jmx", qry="Hadoop:service=NameNode,name=NameNodeInfo")
-    beans = (answer or {}).get("beans") or [{}]
-    nodes = json.loads(beans[0].get("LiveNodes", "{}"))
+    found = beans(web.webhdfs_url, "Hadoop:service=NameNode,name=NameNodeInfo")
+    nodes = json.loads(found[0].get("LiveNodes", "{}")) if found else {}
     return [f"http://{node['infoAddr']}" for node in nodes.values() if node.get("infoAddr")][:MAX_NODES]
 
 
