@@ -4,9 +4,12 @@ Results go to stdout, progress and failures to stderr. The traceback of an unexp
 error line has its path.
 """
 
+import contextlib
 import difflib
 import errno
+import io
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -25,7 +28,6 @@ from dlobd.cli import (
     cluster,
     collect,
     compare,
-    completion,
     data,
     doctor,
     export,
@@ -44,6 +46,9 @@ from dlobd.cli import (
 from dlobd.cli import list as listing
 from dlobd.errors import DlobdError, Interrupted, SetupError, UsageError
 from dlobd.paths import config_file
+
+COMPLETION = "_DLOBD_COMPLETE"
+"""Variable by which the shell asks for proposals."""
 
 NEAR = 0.75
 """Least similarity of an unknown option to an option that the message proposes."""
@@ -94,8 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         command = typer.main.get_command(app)
-        if completion.VARIABLE in os.environ:
-            return completion.answer(command)
+        if COMPLETION in os.environ:
+            return _answer_completion(command)
         # typer's own runner would replace the exit codes of Ctrl-C and of a closed stdout
         with command.make_context("dlobd", list(sys.argv[1:] if argv is None else argv)) as context:
             code = command.invoke(context)
@@ -126,6 +131,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _fail(SetupError(what, "free disk space, or set TMPDIR").line, SetupError.exit_code)
         what = f"unexpected failure: {type(error).__name__}: {str(error)[:200]}."
         return _fail(f"{what} Its traceback is in {_keep_traceback()}", 1)
+
+
+def _answer_completion(command: Any) -> int:
+    """Print the proposals for the shell that asks by `COMPLETION`; return the exit code.
+
+    bash splits words at `=`, and completes only the last part: it gets the proposals for KEY=VALUE without `KEY=`."""
+    key = ""
+    if os.environ[COMPLETION] == "complete_bash":
+        words = os.environ["COMP_WORDS"].split("\n")[: int(os.environ["COMP_CWORD"]) + 1]
+        whole = re.sub("\n=\n?", "=", "\n".join(words)).split("\n")
+        os.environ |= {"COMP_WORDS": "\n".join(whole), "COMP_CWORD": str(len(whole) - 1)}
+        key = f"{whole[-1].partition('=')[0]}=" if "=" in words[-2:] else ""
+    with contextlib.redirect_stdout(io.StringIO()) as proposed, contextlib.suppress(SystemExit):
+        command.main(prog_name="dlobd")
+    print("".join(line.removeprefix(key) for line in proposed.getvalue().splitlines(keepends=True)), end="")
+    return 0
 
 
 def _usage_error(error: Any) -> int:

@@ -1,13 +1,46 @@
-"""Options that several commands share, and the exit code of each run status."""
+"""Options that several commands share, with the shell's proposals, and the exit code of each run status."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dlobd.cli import completion
 from dlobd.errors import Interrupted, RunFailed, RunInvalid, UsageError
 from dlobd.paths import RUNS as RUNS
+
+Words = list[tuple[str, str]]
+"""Proposals of the shell's completion, with their descriptions."""
+
+
+def propose_built_in(context: typer.Context) -> Words:
+    """Propose built-in experiments or, for `dlobd sweep`, sweeps; nothing for the arguments of a script. Without a
+    proposal, bash proposes files."""
+    from dlobd.experiment.files import titles
+
+    kind = "sweep" if context.info_name == "sweep" else "experiment"
+    return [] if context.params.get("job") else titles(kind)
+
+
+def propose_settings(incomplete: str) -> Words:
+    """Propose `KEY=`; for a single key the members of its registry, such as `model=lenet`."""
+    from dlobd.axes import REGISTRIES
+    from dlobd.experiment.settings import SETTINGS
+
+    key, sign, _ = incomplete.partition("=")
+    keys = [name for name in SETTINGS if name == key or (not sign and name.startswith(key))]
+    if len(keys) == 1 and isinstance(kind := SETTINGS[keys[0]].about.valid, str) and kind:
+        return [(f"{keys[0]}={row.name}", row.title) for row in REGISTRIES[kind]]
+    return [] if sign else [(f"{name}=", SETTINGS[name].about.text) for name in keys]
+
+
+def propose_runs(context: typer.Context) -> Words:
+    """Propose `latest` and run IDs, the newest first."""
+    from dlobd.bundle.store import bundles
+    from dlobd.experiment.user_config import runs_dir
+
+    every = bundles(Path(context.params["out"]) if context.get_parameter_source("out") else runs_dir())
+    return [("latest", "the last run"), *((one.run_id, one.path.parent.name) for one in reversed(every))]
+
 
 Out = Annotated[Path, typer.Option("--out", envvar="DLOBD_OUT", help="Directory of run bundles.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -15,7 +48,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and the 
 LATEST_HELP = "latest (the last finished run)"
 RunRef = Annotated[
     str,
-    typer.Argument(metavar="[RUN]", help=f"Bundle path, run ID, or {LATEST_HELP}.", autocompletion=completion.runs),
+    typer.Argument(metavar="[RUN]", help=f"Bundle path, run ID, or {LATEST_HELP}.", autocompletion=propose_runs),
 ]
 HadoopConf = Annotated[
     Path | None,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dlobd.cli import completion
 from dlobd.cli.options import (
     RUNS,
     Archive,
@@ -24,6 +23,8 @@ from dlobd.cli.options import (
     Repeats,
     Requirements,
     With,
+    propose_built_in,
+    propose_settings,
 )
 from dlobd.cli.printing import print_note, print_result, print_series
 from dlobd.errors import UsageError
@@ -42,7 +43,7 @@ def run(
             metavar="[EXPERIMENT]...",
             help="TOML files or names of built-in experiments (default softmax-mnist); several experiments are "
             "interleaved. Or your own script, as with --job, then its arguments.",
-            autocompletion=completion.built_in,
+            autocompletion=propose_built_in,
         ),
     ] = None,
     settings: Annotated[
@@ -51,7 +52,7 @@ def run(
             "--set",
             metavar="KEY=VALUE",
             help="Override a key of `dlobd list settings`; repeatable.",
-            autocompletion=completion.settings,
+            autocompletion=propose_settings,
         ),
     ] = None,
     job: Annotated[

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dlobd.cli import completion
-from dlobd.cli.options import RUNS, Archive, Conf, DryRun, HadoopConf, OrderSeed, Out, Queue, Repeats
+from dlobd.cli.options import RUNS, Archive, Conf, DryRun, HadoopConf, OrderSeed, Out, Queue, Repeats, propose_built_in
 from dlobd.cli.printing import print_note
 from dlobd.cli.run import external_cluster, note_ignored_shell, run_series, spark_options
 from dlobd.errors import UsageError
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
 def sweep(
     file: Annotated[
         str,
-        typer.Argument(
-            metavar="SWEEP", help="TOML file or name of a built-in sweep.", autocompletion=completion.built_in
-        ),
+        typer.Argument(metavar="SWEEP", help="TOML file or name of a built-in sweep.", autocompletion=propose_built_in),
     ],
     conf: Conf = None,
     queue: Queue = "",
