@@ -41,21 +41,15 @@ def collect(
         for container, directory in directories.items():
             workers.copy_files(directory, container, bundle)
     missing += workers.copy_logs(spark_home(), applications, bundle)  # of a script's own master
-    missing += copy_daemon_logs(cluster, offsets, bundle)
-    return missing + from_hdfs(cluster, applications, job, bundle)
+    return missing + from_daemons(cluster, applications, offsets, job, bundle)
 
 
-def from_hdfs(cluster: EmbeddedCluster, applications: Sequence[str], job: Job | None, bundle: Bundle) -> list[str]:
-    """Copy the evidence in the embedded cluster's HDFS; return a line for each missing source."""
-    place = hdfs.Hdfs(cluster.endpoints.webhdfs_url, cluster.user, "/spark-events")
-    directories = (job.train_dir, job.run_dir) if job else ("", "")
-    return hdfs.from_hdfs(place, applications, *directories, bundle)
-
-
-def copy_daemon_logs(cluster: EmbeddedCluster, offsets: Mapping[str, int], bundle: Bundle) -> list[str]:
-    """Copy the daemons' lines since `offsets`; return a line for each missing source."""
+def from_daemons(
+    cluster: EmbeddedCluster, applications: Sequence[str], offsets: Mapping[str, int], job: Job | None, bundle: Bundle
+) -> list[str]:
+    """Copy the daemons' lines since `offsets`, and the evidence in HDFS; return a line for each missing source."""
     bundle.add_json(cluster.daemons_now(), files.DAEMONS)
-    missing = []
+    missing: list[str] = []
     for name, path in cluster.log_files().items():
         begin = offsets.get(name, 0)
         # a daemon's log exists from the start, its audit log only after the first record
@@ -66,4 +60,6 @@ def copy_daemon_logs(cluster: EmbeddedCluster, offsets: Mapping[str, int], bundl
             missing.append(f"{name} log: it was truncated or replaced while the job ran")
             begin = 0  # the file was replaced, so all of it is newer
         bundle.add_bytes(path.read_bytes()[begin:] if path.exists() else b"", f"logs/daemons/{name}.log")
-    return missing
+    directories = (job.train_dir, job.run_dir) if job else ("", "")
+    url = cluster.endpoints.webhdfs_url
+    return missing + hdfs.from_hdfs(url, cluster.user, "/spark-events", applications, *directories, bundle)

@@ -87,8 +87,7 @@ def gather(
         copied = {container for container, urls in masters.items() if _from_nodes(container, urls, bundle)}
         on_nodes.append((number, one, aggregated, masters, copied))
     # the driver's log has the path of the event log, and the event log the nodes of the executors
-    place = hdfs.Hdfs(web.webhdfs_url, web.user, events_dir)
-    missing = hdfs.from_hdfs(place, asked.applications, train_dir, run_dir, bundle)
+    missing = hdfs.from_hdfs(web.webhdfs_url, web.user, events_dir, asked.applications, train_dir, run_dir, bundle)
     for number, one, aggregated, masters, copied in on_nodes:
         events = bundle.path / files.of_application(files.EVENT_LOG, number)
         missing += _executor_logs(web, one, aggregated, masters, copied, events, bundle)

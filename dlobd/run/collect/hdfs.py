@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -16,30 +15,23 @@ from dlobd.job.description import STAGED
 from dlobd.run.collect import event_logs
 
 
-@dataclass(frozen=True, slots=True)
-class Hdfs:
-    """Location of evidence in HDFS, and the user who reads it."""
-
-    webhdfs_url: str
-    user: str
-    events_dir: str  # spark.eventLog.dir of dlobd
-
-
-def from_hdfs(hdfs: Hdfs, applications: Sequence[str], train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
+def from_hdfs(
+    url: str, user: str, events_dir: str, applications: Sequence[str], train_dir: str, run_dir: str, bundle: Bundle
+) -> list[str]:
     """Copy event logs, markers and block locations; return a line for each missing source.
 
-    The job's directories `train_dir` and `run_dir` are empty if the job has no such directory.
+    `events_dir` is spark.eventLog.dir of dlobd. `train_dir` and `run_dir` are empty if the job has no such directory.
     """
     missing: list[str] = []
-    client = webhdfs.Client(hdfs.webhdfs_url, hdfs.user, timed=False)
+    client = webhdfs.Client(url, user, timed=False)
     in_hdfs = event_logs.Files(client.list, partial(_read, client))
     parts: list[tuple[str, str, Callable[[], None]]] = []
     # without an event log, a SparkContext with a local master has no ID
     for number, one in enumerate(applications or ("",), 1):
         name = files.of_application(files.EVENT_LOG, number)
-        parts.append(("event log", name, partial(event_logs.collect, one, hdfs.events_dir, in_hdfs, bundle, name)))
+        parts.append(("event log", name, partial(event_logs.collect, one, events_dir, in_hdfs, bundle, name)))
     if train_dir:
-        parts.append(("block locations", files.BLOCKS, lambda: _blocks(client, hdfs, train_dir, bundle)))
+        parts.append(("block locations", files.BLOCKS, lambda: _blocks(client, url, user, train_dir, bundle)))
         parts.append(("checksums of the input", files.CHECKSUMS, lambda: _checksums(client, train_dir, bundle)))
     if run_dir:
         parts.append(("done-markers", files.MARKERS, lambda: _markers(client, run_dir, bundle)))
@@ -57,11 +49,11 @@ def _read(client: webhdfs.Client, path: str) -> bytes:
         return content
 
 
-def _blocks(client: webhdfs.Client, hdfs: Hdfs, train_dir: str, bundle: Bundle) -> None:
+def _blocks(client: webhdfs.Client, url: str, user: str, train_dir: str, bundle: Bundle) -> None:
     blocks = {}
     for name, status in client.list(train_dir, status=True):
         path = f"{train_dir}/{name}"
-        blocks[path] = webhdfs.block_locations(hdfs.webhdfs_url, hdfs.user, path, status["length"])
+        blocks[path] = webhdfs.block_locations(url, user, path, status["length"])
     bundle.add_json(blocks, files.BLOCKS)
 
 

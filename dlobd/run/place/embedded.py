@@ -1,7 +1,7 @@
 """Place on the embedded cluster: files in its HDFS, executors in YARN's containers."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import requests
@@ -163,15 +163,12 @@ def cluster(times: SetupTimes, report: Report) -> Iterator[EmbeddedCluster]:
 @contextmanager
 def lent_or_own(lent: Lent, times: SetupTimes, report: Report) -> Iterator[EmbeddedCluster]:
     """Yield the cluster of a series, or one for this run. Ends applications of killed dlobd commands on it."""
-    if lent is None:
-        with cluster(times, report) as own:
-            orphans.end_orphans(own.endpoints.rm_url, own.endpoints.nm_urls, report)
-            yield own
-        return
-    assert isinstance(lent, EmbeddedCluster)
-    times.skip("cluster_up")
-    orphans.end_orphans(lent.endpoints.rm_url, lent.endpoints.nm_urls, report)
-    yield lent
+    assert lent is None or isinstance(lent, EmbeddedCluster)
+    if lent:
+        times.skip("cluster_up")
+    with nullcontext(lent) if lent else cluster(times, report) as running:
+        orphans.end_orphans(running.endpoints.rm_url, running.endpoints.nm_urls, report)
+        yield running
 
 
 def planned() -> tuple[str, Target]:

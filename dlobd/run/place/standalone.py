@@ -104,8 +104,7 @@ class StandaloneSpark(EmbeddedHadoop):
         if not window.applications and not event_logs.has_context(bundle):
             return ["no application was submitted"], {}
         missing = workers.copy_logs(self._home, window.applications, bundle)
-        missing += evidence.copy_daemon_logs(self.cluster, self.log_offsets, bundle)
-        missing += evidence.from_hdfs(self.cluster, window.applications, job, bundle)
+        missing += evidence.from_daemons(self.cluster, window.applications, self.log_offsets, job, bundle)
         for log in sorted(self._home.glob("*.log")):
             bundle.add(log, f"logs/daemons/spark-{log.name}")
         return missing, {"daemons_bytes": sum(self.cluster.memory().values())}
