@@ -50,7 +50,7 @@ def watched(run_id: str, rm_url: str | None) -> Iterator[None]:
     if rm_url is None or owner is None:
         yield
         return
-    path = _directory() / f"{run_id}.json"
+    path = cache_dir() / SUBMITTED / f"{run_id}.json"
     make_writable(path.parent)
     note = asdict(Submission(run_id, rm_url, clock.domain(), owner))
     replace_file(path, json.dumps(note).encode(), durable=False)
@@ -60,7 +60,7 @@ def watched(run_id: str, rm_url: str | None) -> Iterator[None]:
 
 def end_orphans(rm_url: str, nm_urls: Sequence[str], report: Report) -> None:
     """End the orphaned applications of this ResourceManager and report each application."""
-    for path in sorted(_directory().glob("*.json")):
+    for path in sorted((cache_dir() / SUBMITTED).glob("*.json")):
         note = _read(path)
         if note is None or note.rm_url != rm_url or not note.owner.ended(note.domain, clock.domain()):
             continue
@@ -82,10 +82,6 @@ def applications(rm_url: str, tag: str) -> list[JsonObject] | None:
         return None
     records = (answer.get("apps") or {}).get("app") or []
     return sorted(records, key=lambda record: record.get("startedTime", 0))
-
-
-def _directory() -> Path:
-    return cache_dir() / SUBMITTED
 
 
 def _read(path: Path) -> Submission | None:

@@ -273,18 +273,13 @@ def _rdma_required(wanted: str, diagnoses: Sequence[Diagnosis], allow_soft: bool
     if broken:
         raise SetupError(f"{broken[0].part}: {broken[0].what}", broken[0].remedy)
     verdicts = {one.part: one for one in diagnoses}
-    good = [name for name in usable if _fine(verdicts, name)]
-    if good:
+    checks = {name: [verdicts.get(f"RDMA {kind} {name}") for kind in ("port", "transfer")] for name in usable}
+    if good := [name for name, both in checks.items() if all(one and one.verdict == "ok" for one in both)]:
         return ", ".join(good)
-    for check in (f"RDMA port {usable[0]}", f"RDMA transfer {usable[0]}"):
-        if (reason := verdicts.get(check)) and reason.verdict != "ok":
-            raise SetupError(f"{check}: {reason.what}", reason.remedy)
+    for one in checks[usable[0]]:
+        if one and one.verdict != "ok":
+            raise SetupError(f"{one.part}: {one.what}", one.remedy)
     raise SetupError(f"{usable[0]} appeared during the check", "run dlobd doctor again")
-
-
-def _fine(verdicts: Mapping[str, Diagnosis], name: str) -> bool:
-    both = verdicts.get(f"RDMA port {name}"), verdicts.get(f"RDMA transfer {name}")
-    return all(one is not None and one.verdict == "ok" for one in both)
 
 
 def _ip_required(spec: Channel, machine: Machine) -> str:
