@@ -134,11 +134,8 @@ def read_json(path: Path, shape: type[T]) -> T | Missing | Damaged:
 
 
 def parse_json(text: str | bytes, shape: type[T], infinite: bool = False) -> T | Damaged:
-    """Parse a JSON value and check it against a type. The `reason` of Damaged is a whole sentence.
-
-    Args:
-        infinite: True allows infinite floats: the loss of a diverging training is not damaged evidence.
-    """
+    """Parse a JSON value and check it against a type. The `reason` of Damaged is a whole sentence. `infinite` allows
+    infinite floats: the loss of a diverging training is not damaged evidence."""
     try:
         value = (_WITH_INFINITY if infinite else _FINITE).decode(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError) as error:

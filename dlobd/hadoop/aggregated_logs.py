@@ -19,12 +19,7 @@ _LOG = re.compile(rb"^LogType:(\S+)\n(?:.*\n)*?LogLength:(\d+)\n(?:.*\n)*?LogCon
 
 def read(conf_dir: Path, java: Path, application_id: str, owner: str) -> Iterator[tuple[str, str, bytes]]:
     """Yield container ID, name and content of each log file, one container after the other; nothing if YARN has none,
-    or they cannot be read.
-
-    Args:
-        conf_dir: HADOOP_CONF_DIR, which names the directory in HDFS.
-        java: the `java` executable for the reader.
-    """
+    or they cannot be read. `conf_dir` is HADOOP_CONF_DIR, `java` the executable for the reader."""
     from py4j.protocol import Py4JError
 
     folder = Path(tempfile.mkdtemp(prefix="dlobd-logs-"))

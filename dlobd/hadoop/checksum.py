@@ -67,12 +67,8 @@ class FileChecksum:
 
 
 def same_form(algorithm: str, reported: str, noted: str | None) -> bool:
-    """Return True if HDFS's checksum and dlobd's use equal chunk and block sizes, so that they can be compared.
-
-    Args:
-        algorithm, reported: the answer of WebHDFS; `reported` may end in padding zeros.
-        noted: dlobd's checksum of the same file; None if it is unknown.
-    """
+    """Return True if the checksum in WebHDFS's answer (`algorithm` and `reported`, which may end in padding zeros) and
+    dlobd's, `noted`, use equal chunk and block sizes, so that they can be compared."""
     form = 2 * _FORM.size
     return bool(_ALGORITHM.fullmatch(algorithm)) and (noted is None or reported[:form] == noted[:form])
 

@@ -12,15 +12,12 @@ def failures() -> tuple[type[Exception], type[Exception]]:
 
 
 def reason(error: BaseException, connect_s: float, answer_s: float) -> str:
-    """Describe a failed HTTP exchange as a predicate of the server, such as "refused the connection".
-
-    The HTTP libraries wrap exceptions around the cause. `connect_s` and `answer_s` are the timeouts for connecting and
-    between two bytes.
-    """
+    """Describe a failed HTTP exchange as a predicate of the server, such as "refused the connection". `connect_s` and
+    `answer_s` are the timeouts for connecting and between two bytes."""
     import requests
     import urllib3
 
-    chain = []
+    chain = []  # the HTTP libraries wrap exceptions around the cause
     cause: BaseException | None = error
     while cause:
         chain.append(cause)

@@ -130,11 +130,8 @@ class HadoopConf:
             )
 
     def _address(self, key: str, host: str, port: int, instead: str = "") -> Address:
-        """Return the address of `key`. If it is unset or names all interfaces, return `host` and the default port.
-
-        Args:
-            instead: the key of `host`.
-        """
+        """Return the address of `key`. If it is unset or names all interfaces, return `host`, the value of the key
+        `instead`, and the default port."""
         found, _, found_port = self.get(key).rpartition(":")
         if found and found not in ("0.0.0.0", "[::]"):
             return Address(f"{found}:{found_port}", key)

@@ -22,12 +22,8 @@ def write(directory: Path) -> None:
 
 
 def evidence(appenders: Appenders | None = None) -> str:
-    """Return the part with dlobd's evidence.
-
-    Args:
-        appenders: for a merge with the user's configuration, whose levels would not apply to lines of these loggers;
-            by default the lines also go to the root logger's appenders.
-    """
+    """Return the part with dlobd's evidence. `appenders` is for a merge with the user's configuration, whose levels
+    would not apply to lines of these loggers; by default the lines also go to the root logger's appenders."""
     lines = [_part("evidence.properties")]
     for number, name in enumerate(evidence_loggers()):
         key = f"logger.dlobd{number}"

@@ -142,10 +142,8 @@ def _steal_share(before: Sequence[float], after: Sequence[float]) -> float | Non
 
 
 def earlier_walls_ns(bundle: Bundle, record: Mapping[str, object]) -> list[int]:
-    """Return the wall times of the latest successful runs, oldest first. Damaged records are skipped.
-
-    Only runs with the experiment key and machine of the new run's `record` count.
-    """
+    """Return the wall times of the latest successful runs, oldest first, with the experiment key and machine of the new
+    run's `record`. Damaged records are skipped."""
     wanted = _identity(record)
     beside = sorted(path for path in bundle.path.parent.glob("*/run.json") if RUN_ID.fullmatch(path.parent.name))
     walls = []

@@ -42,10 +42,7 @@ class Submission:
 @contextmanager
 def watched(run_id: str, rm_url: str | None) -> Iterator[None]:
     """Keep a note of the run until the context ends. After an exception it stays: the application may still run.
-
-    If there is no `rm_url`, no application outlives dlobd and no note is necessary.
-    Raises SetupError if the cache directory cannot be written.
-    """
+    Without `rm_url` no application outlives dlobd. Raises SetupError if the cache directory cannot be written."""
     owner = identify(os.getpid())
     if rm_url is None or owner is None:
         yield

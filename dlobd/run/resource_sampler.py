@@ -67,11 +67,8 @@ class Assignment:
 
 @contextmanager
 def sampling(path: Path, assignment: Assignment) -> Iterator[list[str]]:
-    """Sample into `path` during the context.
-
-    The first sample is taken before the context starts, the last sample at its end. Yields a list; if sampling fails,
-    it contains the reason after the context.
-    """
+    """Sample into `path` from before the context until its end. Yields a list; if sampling fails, it contains the
+    reason after the context."""
     failed: list[str] = []
     process = subprocess.Popen(
         [sys.executable, "-m", __name__, str(path), json.dumps(asdict(assignment))],

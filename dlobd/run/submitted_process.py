@@ -56,15 +56,13 @@ def submit(
     output: Callable[[str], None] = lambda line: None,
     on_interrupt: Callable[[], None] = lambda: None,
 ) -> Window:
-    """Run `command` until it exits, or at most `timeout_s` seconds.
+    """Run `command` until it exits, or at most `timeout_s` seconds. YARN may leave the application without an
+    ApplicationMaster for `accept_timeout_s` seconds. KeyboardInterrupt is recorded, not raised.
 
     Args:
-        accept_timeout_s: longest time that YARN may leave the application without an ApplicationMaster.
-        logs: directory of driver.stdout and driver.stderr.
+        logs: directory of driver.stdout, whose lines `output` receives, and of driver.stderr.
         follow: receives each new line of the log of spark-submit's JVM, or without a JVM of driver.stderr.
-        on_abort: called with the ID of the last application, if it is known, when dlobd ends the job after `timeout_s`
-            or on KeyboardInterrupt; returns the scheduler's diagnostics. KeyboardInterrupt is recorded, not raised.
-        output: receives each new line of driver.stdout.
+        on_abort: called with the last known application when dlobd ends the job; returns the scheduler's diagnostics.
         on_interrupt: called on KeyboardInterrupt before the job is ended, which may take longer than dlobd has.
     """
     logs.mkdir(parents=True, exist_ok=True)

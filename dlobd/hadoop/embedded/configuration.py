@@ -193,14 +193,8 @@ def plan(settings: ClusterSettings, ports: Sequence[int]) -> list[DaemonPlan]:
 def write_configuration(
     settings: ClusterSettings, daemons: Sequence[DaemonPlan], here: Collection[DaemonPlan] | None = None
 ) -> None:
-    """Replace `<work dir>/conf/<daemon>`, `conf/client` and `conf/spark`.
-
-    Args:
-        daemons: all daemons of the cluster, including NameNode and ResourceManager.
-        here: the daemons of this host; None: all of them.
-
-    Raises SetupError if a template is missing or broken.
-    """
+    """Replace `<work dir>/conf/<daemon>`, for all `daemons` of the cluster or those `here` on this host, `conf/client`
+    and `conf/spark`. Raises SetupError if a template is missing or broken."""
     conf = settings.work_dir / "conf"
     shutil.rmtree(conf, ignore_errors=True)
     values = _common_values(settings, daemons)

@@ -11,14 +11,9 @@ from dlobd.errors import SetupError
 
 
 def choose_ports(hosts: Sequence[str], base: int | None = None) -> list[int]:
-    """Return consecutive free ports, one for each of `hosts` (addresses to bind).
-
-    Args:
-        base: the first port if the user wants fixed ports. None: a random block outside the ephemeral range, so that no
-            outgoing connection can take a port between this check and a daemon's bind.
-
-    Raises SetupError if a fixed port is taken or out of range, or no free block was found.
-    """
+    """Return consecutive free ports, one for each of `hosts` (addresses to bind), from port `base`, or by default in a
+    random block outside the ephemeral range: no outgoing connection can take a port before a daemon's bind.
+    Raises SetupError if a fixed port is taken or out of range, or no free block was found."""
     if base is not None:
         if not 1024 <= base <= 65536 - len(hosts):
             raise SetupError(

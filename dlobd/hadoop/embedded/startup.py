@@ -64,13 +64,8 @@ def prepare_directories(work_dir: Path) -> None:
 
 
 class Launch:
-    """Start of the cluster's daemons on this host.
-
-    Args:
-        planned: all daemons of the cluster, including NameNode and ResourceManager.
-        record: receives each process right after its start, so that it can be found if dlobd is killed.
-        here: the daemons to start, those of this host; None: all daemons.
-    """
+    """Start of the `planned` daemons of a cluster, or of those that are `here` on this host. `record` receives each
+    process right after its start, so that it can be found if dlobd is killed."""
 
     def __init__(
         self,

@@ -64,11 +64,8 @@ def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bo
 
 
 def _charged(record: JsonObject) -> bool:
-    """Return True if the application has ended and its memorySeconds are final.
-
-    The scheduler accounts for the last containers shortly after the end and then removes the application. Its record
-    then has -1 running containers.
-    """
+    """Return True if the application has ended and its memorySeconds are final: the scheduler accounts for the last
+    containers shortly after the end. The record then has -1 running containers."""
     return record.get("state") in ENDED and record.get("runningContainers", -1) < 0
 
 

@@ -66,12 +66,8 @@ class LogQuery:
 def gather(
     web: HadoopWeb, java: Path, asked: LogQuery, events_dir: str, train_dir: str, run_dir: str, bundle: Bundle
 ) -> list[str]:
-    """Collect all evidence of ended applications; return a line for each missing source.
-
-    Args:
-        java: the `java` executable that reads aggregated logs.
-        events_dir, train_dir, run_dir: directories in HDFS: spark.eventLog.dir, the job's input and its output.
-    """
+    """Collect all evidence of ended applications; return a line for each missing source. `java` is the executable that
+    reads aggregated logs; for the directories see `hdfs.from_hdfs`."""
     bundle.add_json(_addresses(web), files.HOSTS)
     on_nodes = []  # applications whose logs are on the nodes, with their masters
     for number, one in application.on_yarn(asked.applications):

@@ -61,10 +61,8 @@ class Place(ABC):
     @staticmethod
     @abstractmethod
     def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> AbstractContextManager["Place"]:
-        """Open the place. At the end of the context all started processes stop; a lent cluster stays.
-
-        `times` receives the durations of start and stop.
-        """
+        """Open the place; `times` receives the durations of start and stop. At the end of the context all started
+        processes stop; a lent cluster stays."""
 
     @property
     def rm_url(self) -> str | None:
@@ -90,10 +88,8 @@ class Place(ABC):
 
     @abstractmethod
     def prepare(self, run_dir: str) -> None:
-        """Create the directories that the job writes to, and note the sizes of the daemons' logs.
-
-        `run_dir` is empty for a job without markers of ranks. Raises ClusterError if the storage refused.
-        """
+        """Create the directories that the job writes to, and note the sizes of the daemons' logs. `run_dir` is empty
+        for a job without markers of ranks. Raises ClusterError if the storage refused."""
 
     def local_files(self, directory: str) -> list[Path] | None:
         """Return the files on this machine's disks with the content of a directory of the storage. In HDFS these are
@@ -107,10 +103,8 @@ class Place(ABC):
 
     @abstractmethod
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
-        """Copy the evidence into the bundle; return a line for each missing source, and metrics.
-
-        `job` is None for the user's own script, whose files are unknown.
-        """
+        """Copy the evidence into the bundle; return a line for each missing source, and metrics. `job` is None for the
+        user's own script, whose files are unknown."""
 
 
 def kind_of(experiment: Runnable, lent: Lent = None) -> type[Place]:

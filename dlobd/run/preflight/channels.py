@@ -64,15 +64,10 @@ def ucx_with_verbs() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Machine to be checked.
+    """Machine to be checked."""
 
-    Args:
-        root: directory of `sys`, `dev` and `usr`.
-        addresses: IPv4 addresses by interface; None: those of this host.
-    """
-
-    root: Path = ROOT
-    addresses: Mapping[str, Sequence[str]] | None = None
+    root: Path = ROOT  # directory of `sys`, `dev` and `usr`
+    addresses: Mapping[str, Sequence[str]] | None = None  # IPv4 addresses by interface; None: those of this host
     locked_limit_bytes: Callable[[], int | None] = locked_limit_bytes
     load: Callable[[str], object] = ctypes.CDLL
     ucx: Callable[[], str] = ucx_with_verbs
