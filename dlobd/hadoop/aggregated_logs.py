@@ -5,7 +5,6 @@ The reader is a library in Spark's jars. Its command line, LogsCLI, cannot start
 
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,19 +21,17 @@ def read(conf_dir: Path, java: Path, application_id: str, owner: str) -> Iterato
     or they cannot be read. `conf_dir` is HADOOP_CONF_DIR, `java` the executable for the reader."""
     from py4j.protocol import Py4JError
 
-    folder = Path(tempfile.mkdtemp(prefix="dlobd-logs-"))
     try:
-        _dump(conf_dir, java, application_id, owner, folder)
-        for path in sorted(folder.rglob("container_*")):
-            if path.is_file():
-                yield from ((path.name, *log) for log in split(path.read_bytes()))
+        with tempfile.TemporaryDirectory(prefix="dlobd-logs-", ignore_cleanup_errors=True) as folder:
+            _dump(conf_dir, java, application_id, owner, folder)
+            for path in sorted(Path(folder).rglob("container_*")):
+                if path.is_file():
+                    yield from ((path.name, *log) for log in split(path.read_bytes()))
     except (OSError, Py4JError):
         return
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _dump(conf_dir: Path, java: Path, application_id: str, owner: str, folder: Path) -> None:
+def _dump(conf_dir: Path, java: Path, application_id: str, owner: str, folder: str) -> None:
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
     jars = spark_home() / "jars"
@@ -61,7 +58,7 @@ def _dump(conf_dir: Path, java: Path, application_id: str, owner: str, folder: P
         request.setAppFinished(True)
         request.setLogTypes(gateway.jvm.java.util.HashSet())  # logs of all types
         request.setBytes(2**63 - 1)
-        request.setOutputLocalDir(str(folder))
+        request.setOutputLocalDir(folder)
         helper.dumpAllContainersLogs(request)
     finally:
         process.kill()

@@ -23,7 +23,6 @@ from dlobd.hadoop.web import JsonObject, application_record
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.description import MODEL_FILE, Job
 from dlobd.paths import plain, using_cache
-from dlobd.record.run import Run
 from dlobd.run import orphans, provenance, runner, submit_command
 from dlobd.run import run_record as run_records
 from dlobd.run.collect import application
@@ -109,7 +108,10 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: R
     run_dir = _run_dir(application_id, rm_record, place)
     experiment, job = _read(application_id, place, run_dir)
     bundle = store.at(out, experiment.name, Path(run_dir).name)
-    run_record = RunInProgress(_record(bundle, experiment))
+    try:
+        run_record = RunInProgress(bundle.read())
+    except BundleError:  # another machine prepared the run
+        run_record = RunInProgress(run_records.begin(bundle, experiment))
     run_record.note(versions=provenance.versions(None, place.hadoop_version))
     bundle.add_bytes(job.to_json().encode(), files.JOB)
     report(f"collect: {application_id}")
@@ -220,14 +222,6 @@ def _read(application_id: str, place: ExternalHadoop, run_dir: str) -> tuple[Exp
             f"{application_id} cannot be collected: experiment.json or job.json in {run_dir} is unreadable ({why}).",
             "prepare it with dlobd run EXPERIMENT --hadoop-conf DIR --by-hand",
         ) from error
-
-
-def _record(bundle: Bundle, experiment: Experiment) -> Run:
-    """Return the record that `prepare` wrote, or a new one if another machine prepared the run."""
-    try:
-        return bundle.read()
-    except BundleError:
-        return run_records.begin(bundle, experiment)
 
 
 def _model(bundle: Bundle, experiment: Experiment, place: ExternalHadoop, run_dir: str) -> list[str]:

@@ -118,8 +118,8 @@ def _fetch_and_keep(
 ) -> list[Jar]:
     """Fetch into a temporary directory and move the verified files; return the invalid files, or raise if `last`."""
     wrong = []
-    aside = Path(tempfile.mkdtemp(prefix=".fetch-", dir=directory))
-    try:
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=directory, ignore_cleanup_errors=True) as folder:
+        aside = Path(folder)
         fetch_into(wanted, aside)
         for jar in wanted:
             path = aside / jar.file_name
@@ -137,8 +137,6 @@ def _fetch_and_keep(
             else:
                 progress(f"{jar.file_name} arrived with a wrong checksum: downloading again")
                 wrong.append(jar)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return wrong
 
 

@@ -4,7 +4,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from dlobd.process_id import ProcessId, identify
@@ -25,7 +25,7 @@ def die_with_parent(number: signal.Signals) -> None:
 def daemons_of(work_dir: Path) -> list[ProcessId]:
     """Return the running JVMs with this work directory's mark."""
     wanted = os.fsencode(f"{MARK}{work_dir}")
-    return _having("cmdline", lambda entry: entry == wanted)
+    return _having(lambda entry: entry == wanted, "cmdline")
 
 
 def containers_of(work_dir: Path, application_id: str = "") -> list[ProcessId]:
@@ -34,17 +34,13 @@ def containers_of(work_dir: Path, application_id: str = "") -> list[ProcessId]:
     With `application_id`, return those of this application only.
     """
     prefix, part = os.fsencode(f"LOCAL_DIRS={work_dir}/"), os.fsencode(f"/{application_id}" if application_id else "")
-    return _having("environ", lambda entry: entry.startswith(prefix) and entry.endswith(part))
+    return _having(lambda entry: entry.startswith(prefix) and entry.endswith(part), "environ")
 
 
 def mentioning(word: str) -> list[ProcessId]:
     """Return the running processes with `word`, such as a container ID, in environment or command line."""
     wanted = os.fsencode(word)
-    return [
-        process
-        for process in _all()
-        if wanted in _read(process.pid, "environ") or wanted in _read(process.pid, "cmdline")
-    ]
+    return _having(lambda entry: wanted in entry, "environ", "cmdline")
 
 
 def wait_gone(processes: Collection[ProcessId], deadline: float) -> list[ProcessId]:
@@ -72,14 +68,11 @@ def rss_bytes(process: ProcessId) -> int:
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else 0
 
 
-def _having(name: str, wanted: Callable[[bytes], bool]) -> list[ProcessId]:
-    """Return the running processes with a wanted entry in a file of /proc/<pid>."""
-    return [process for process in _all() if any(map(wanted, _read(process.pid, name).split(b"\0")))]
-
-
-def _all() -> Iterator[ProcessId]:
+def _having(wanted: Callable[[bytes], bool], *names: str) -> list[ProcessId]:
+    """Return the other running processes with a wanted entry in one of the files `names` of /proc/<pid>."""
     pids = (int(entry) for entry in os.listdir("/proc") if entry.isdecimal())
-    return (process for pid in pids if pid != os.getpid() and (process := identify(pid)))
+    processes = (process for pid in pids if pid != os.getpid() and (process := identify(pid)))
+    return [one for one in processes if any(any(map(wanted, _read(one.pid, name).split(b"\0"))) for name in names)]
 
 
 def _read(pid: int, name: str) -> bytes:

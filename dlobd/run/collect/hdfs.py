@@ -59,8 +59,7 @@ def _blocks(client: webhdfs.Client, url: str, user: str, train_dir: str, bundle:
 
 def _checksums(client: webhdfs.Client, train_dir: str, bundle: Bundle) -> None:
     """Copy the input files' checksums from HDFS and from staging; data sets of older versions have only HDFS's."""
-    with client.read(f"{Path(train_dir).parent}/{STAGED}") as reader:
-        noted: dict[str, str] = json.loads(reader.read() or b"{}")
+    noted: dict[str, str] = json.loads(_read(client, f"{Path(train_dir).parent}/{STAGED}") or b"{}")
     stored = {}
     for name in client.list(train_dir):
         path = f"{train_dir}/{name}"
@@ -72,8 +71,6 @@ def _checksums(client: webhdfs.Client, train_dir: str, bundle: Bundle) -> None:
 
 
 def _markers(client: webhdfs.Client, run_dir: str, bundle: Bundle) -> None:
-    markers = {}
-    for name in client.list(f"{run_dir}/done"):
-        with client.read(f"{run_dir}/done/{name}") as reader:
-            markers[name] = reader.read().decode()
+    directory = f"{run_dir}/done"
+    markers = {name: _read(client, f"{directory}/{name}").decode() for name in client.list(directory)}
     bundle.add_json(markers, files.MARKERS)
