@@ -56,8 +56,9 @@ def measure(effort: Effort = FULL) -> Noise:
     sleeps = _sleeps(effort)
     pings = _pings(effort)
     after = psutil.cpu_times()
+    readings = [time.monotonic_ns() for _ in range(effort.timer_reads)]
     return Noise(
-        timer_ns=_timer_ns(effort),
+        timer_ns=round(median(b - a for a, b in pairwise(readings))),
         sleep_over_p50_ns=round(median(sleeps)),
         sleep_over_p99_ns=_p99(sleeps),
         loop_variation=stdev(loops) / fmean(loops),
@@ -71,11 +72,6 @@ def measure(effort: Effort = FULL) -> Noise:
 
 def _p99(values: Sequence[int]) -> int:
     return round(quantiles(values, n=100)[98])
-
-
-def _timer_ns(effort: Effort) -> int:
-    readings = [time.monotonic_ns() for _ in range(effort.timer_reads)]
-    return round(median(b - a for a, b in pairwise(readings)))
 
 
 def _sleeps(effort: Effort) -> list[int]:

@@ -37,46 +37,30 @@ sockets below <work dir>/tmp, and the path of a socket has at most 107 bytes."""
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """Settings of the embedded cluster.
+    """Settings of the embedded cluster. Hosts are loopback addresses, such as 127.0.0.2."""
 
-    Args:
-        work_dir: directory of all files, including HDFS's content.
-        datanode_hosts, nodemanager_hosts: loopback addresses of the daemons, such as 127.0.0.2.
-        nodemanager_vcores: more than this machine has, because nothing limits a container to its vcores.
-        log_aggregation: YARN aggregates logs in HDFS, as most real clusters do; `dlobd run` needs only local logs.
-        resource_types: resource types to define in YARN, such as yarn.io/gpu; no node has such resources.
-        installed: the dlobd installation that nodes report; None on a single machine, where clients do not check it.
-        own: Hadoop settings of the user, which override the templates.
-    """
-
-    work_dir: Path
+    work_dir: Path  # directory of all files, including HDFS's content
     datanode_hosts: tuple[str, ...] = (LOOPBACK, LOOPBACK)
     nodemanager_hosts: tuple[str, ...] = (LOOPBACK, LOOPBACK)
     nodemanager_memory_mb: int = 6144
-    nodemanager_vcores: int = 32
+    nodemanager_vcores: int = 32  # more than this machine has, because nothing limits a container to its vcores
     daemon_heap_mb: int = 256
-    log_aggregation: bool = False
-    resource_types: tuple[str, ...] = ()
-    installed: Installed | None = None
-    own: Mapping[str, str] = field(default_factory=dict)
+    log_aggregation: bool = False  # in HDFS, as most real clusters do; `dlobd run` needs only local logs
+    resource_types: tuple[str, ...] = ()  # to be defined in YARN, such as yarn.io/gpu; no node has such resources
+    installed: Installed | None = None  # what nodes report; None on a single machine, where clients do not check it
+    own: Mapping[str, str] = field(default_factory=dict)  # Hadoop settings of the user, which override the templates
     port_base: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonPlan:
-    """A planned daemon.
+    """A planned daemon."""
 
-    Args:
-        name: its kind, with an index if there are several: datanode-0.
-        host: its address for other daemons and clients, or a name that all of them can resolve.
-        bind: its listening address; empty: `host`.
-    """
-
-    name: str
+    name: str  # its kind, with an index if there are several: datanode-0
     kind: str
-    host: str
+    host: str  # its address for other daemons and clients, or a name that all of them can resolve
     ports: Mapping[str, int]
-    bind: str = ""
+    bind: str = ""  # its listening address; empty: `host`
 
 
 def default_settings(hosts: str | None = None, own: Sequence[str] = ()) -> ClusterSettings:

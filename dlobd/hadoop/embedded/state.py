@@ -18,27 +18,20 @@ STATE_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """Facts that another process needs to use or stop a cluster.
+    """Facts that another process needs to use or stop a cluster."""
 
-    Args:
-        domain: identifies the boot; after a reboot no recorded process is alive.
-        stays: the cluster outlives its `owner`, the process that started it.
-        ready: every daemon has answered.
-        own: Hadoop settings of the user.
-    """
-
-    domain: str
+    domain: str  # identifies the boot; after a reboot no recorded process is alive
     hadoop: str
     java_home: str
     java_version: str
     java_origin: str
-    stays: bool
-    ready: bool
+    stays: bool  # the cluster outlives its `owner`, the process that started it
+    ready: bool  # every daemon has answered
     owner: ProcessId | None
     started_wall_s: float
     daemons: tuple[DaemonPlan, ...]
     processes: Mapping[str, ProcessId] = field(default_factory=dict)
-    own: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, str] = field(default_factory=dict)  # Hadoop settings of the user
     version: int = STATE_VERSION
 
     def alive(self) -> dict[str, ProcessId]:

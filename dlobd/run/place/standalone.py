@@ -47,12 +47,8 @@ _REGISTERED = re.compile("Successfully registered with master")
 
 
 class StandaloneSpark(EmbeddedHadoop):
-    """A `Place` with HDFS of the embedded cluster and executors of Spark's own Master and Workers. YARN is idle.
-
-    Args:
-        home: SPARK_HOME in which Workers store their files.
-        master: the Master's address; empty if the Master runs in the driver.
-    """
+    """A `Place` with HDFS of the embedded cluster and executors of Spark's own Master and Workers, which store files in
+    `home`, a SPARK_HOME. `master` is the Master's address; empty if the Master runs in the driver. YARN is idle."""
 
     collects = "logs, spans, event log"
 
@@ -130,11 +126,8 @@ def link_home(home: Path, work_dir: Path) -> Path:
 
 
 class SparkDaemons:
-    """Master, and at most `MAX_WORKERS` Workers with room for all executors of an experiment.
-
-    Work and logs go below `home`, the SPARK_HOME of `link_home`. The daemons carry the mark of the embedded cluster in
-    `work_dir`.
-    """
+    """Master, and at most `MAX_WORKERS` Workers with room for all executors of an experiment. Work and logs go below
+    `home`, the SPARK_HOME of `link_home`. The daemons carry the mark of the embedded cluster in `work_dir`."""
 
     def __init__(self, home: Path, work_dir: Path, environment: dict[str, str], experiment: Runnable) -> None:
         self._home = home

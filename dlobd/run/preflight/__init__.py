@@ -11,23 +11,14 @@ Verdict = Literal["ok", "absent", "broken"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Result of one check of `dlobd doctor`.
-
-    Args:
-        part: the part of the machine or cluster.
-        verdict: `absent` parts are supplied by dlobd or not needed; `broken` parts make a run fail.
-        what: the observation.
-        remedy: the next step; empty if none is needed.
-        optional: a run works without this part, so the verdict never changes the exit code.
-        remote: the part belongs to an external cluster.
-    """
+    """Result of one check of `dlobd doctor`, of a part of the machine or cluster."""
 
     part: str
-    verdict: Verdict
-    what: str
-    remedy: str = ""
-    optional: bool = False
-    remote: bool = False
+    verdict: Verdict  # `absent` parts are supplied by dlobd or not needed; `broken` parts make a run fail
+    what: str  # the observation
+    remedy: str = ""  # the next step; empty if none is needed
+    optional: bool = False  # a run works without this part, so the verdict never changes the exit code
+    remote: bool = False  # the part belongs to an external cluster
 
 
 class Absent(SetupError):

@@ -31,16 +31,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Resources that YARN offers to one job.
-
-    Args:
-        minimum_allocation_mb: containers are multiples of it (yarn.scheduler.minimum-allocation-mb).
-        maximum_allocation: the largest container (yarn.scheduler.maximum-allocation-mb and -vcores).
-    """
+    """Resources that YARN offers to one job."""
 
     nodes: Sequence[Node]
-    minimum_allocation_mb: int
-    maximum_allocation: Node
+    minimum_allocation_mb: int  # containers are multiples of it (yarn.scheduler.minimum-allocation-mb)
+    maximum_allocation: Node  # the largest container (yarn.scheduler.maximum-allocation-mb and -vcores)
 
     def rounded(self, container_mb: int) -> int:
         """Return the size of the container that YARN grants for a request."""
