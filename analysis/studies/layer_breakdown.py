@@ -17,7 +17,8 @@ from analysis.studies.script import Shown
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
-from dlobd.report.summary import Part, summary
+from dlobd.report.summary import parts_of, share
+from dlobd.schema import LayerTime
 
 COLUMNS = {
     "layer": "name of the layer, `unattributed` or `wall`",
@@ -58,7 +59,11 @@ def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
             )
     parts = pd.DataFrame(
         (
-            (part.layer, 100 * part.share, part.ns / 1e9, part.lo_ns / 1e9, part.hi_ns / 1e9, part.unexplained_ns / 1e9)
+            (
+                part.layer,
+                100 * share(run, part.ns),
+                *(ns / 1e9 for ns in (part.ns, part.lo_ns, part.hi_ns, part.unexplained_ns)),
+            )
             for run in runs
             for part in _parts(run)
         ),
@@ -82,9 +87,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def report(asked: Namespace) -> Shown:
     """Format the table of `overhead_table` and draw its picture."""
     runs = [dlobd.load(run).run for run in asked.runs]
-    table = overhead_table(runs)
+    table, window = overhead_table(runs), runs[0].window
     pieces = [
-        f"{runs[0].experiment}, {len(runs)} run(s), window {summary(runs[0]).window}",
+        f"{runs[0].experiment}, {len(runs)} run(s), window {window.name if window else 'window unknown'}",
         # only a single run may have a status other than ok
         *(f"run {run.run_id} is {run.status}: {run.reason}" for run in runs if run.status != "ok"),
         table[PRINTED].to_string(index=False, float_format="%.3f", na_rep="-"),
@@ -114,14 +119,13 @@ def picture(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def _parts(run: Run) -> list[Part]:
-    found = summary(run)
-    wall_ns, rest = run.wall_ns, found.unattributed
+def _parts(run: Run) -> list[LayerTime]:
+    wall_ns = run.wall_ns
     assert wall_ns
-    assert rest
-    given = {part.layer: part for part in found.parts}
+    *layers, rest = parts_of(run)
+    given = {part.layer: part for part in layers}
     # runs of dlobd's own job have no user code
     absent = ({row.layer for row in run.not_measured} | {"user"}) - set(given)
-    parts = [given.get(layer) or Part(layer, "", 0, 0.0, 0, 0, 0) for layer in LAYERS if layer not in absent]
-    wall = Part("wall", "wall", wall_ns, 1.0, wall_ns, wall_ns, found.unknown_ns)
+    parts = [given.get(layer) or LayerTime(layer, "", 0, 0, 0, 0, 0, 0, 0) for layer in LAYERS if layer not in absent]
+    wall = LayerTime("wall", "", wall_ns, run.unexplained_ns, wall_ns, wall_ns, 0, 0, 0)
     return [*parts, rest, wall]

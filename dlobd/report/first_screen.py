@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from dlobd.layers import LAYERS, UNATTRIBUTED, title
 from dlobd.record.run import Finding, Run
 from dlobd.report import sentences, text
-from dlobd.report.summary import Summary, facts, settings, summary
+from dlobd.report.summary import facts, not_sound, settings
 
 TENTH_NS = 10**8
 """Resolution of the seconds; repeated runs differ by more."""
@@ -87,10 +87,10 @@ def first_screen(run: Run, bundle: str = "") -> FirstScreen:
     headline, failure = _headline(run, layers), None if run.status == "ok" else _broken(run, bundle)
     if run.failure and run.failure.no_spark:
         return FirstScreen(headline, tuple(facts(run)), failure)
-    found = summary(run)
     ok = run.status == "ok" and bool(run.wall_ns)
     above = tuple(row for row in run.findings if row.above_noise) if ok else ()
     soft = (f"{plane.plane}: {sentences.transport(plane)}" for plane in run.transport or () if plane.soft)
+    failed = (f"check failed: {check.message}" for check in run.checks if check.verdict == "fail")
     return FirstScreen(
         headline=headline,
         subtitle=(*facts(run), *_applications(run)),
@@ -101,8 +101,8 @@ def first_screen(run: Run, bundle: str = "") -> FirstScreen:
         tiles=_tiles(run, above) if run.wall_ns else (),
         findings=above,
         no_finding=sentences.no_finding(run) if ok and not above else "",
-        warnings=(*(f"check failed: {check.message}" for check in found.failed), *soft, *found.not_sound),
-        disclosures=_disclosures(run, found),
+        warnings=(*failed, *soft, *not_sound(run)),
+        disclosures=_disclosures(run),
     )
 
 
@@ -206,13 +206,13 @@ def _tiles(run: Run, above: Sequence[Finding]) -> tuple[Tile, ...]:
     return (*tiles, Tile("possible saving", sentences.saving_range(largest), others))
 
 
-def _disclosures(run: Run, found: Summary) -> dict[str, tuple[str, ...]]:
+def _disclosures(run: Run) -> dict[str, tuple[str, ...]]:
     exchange = (
         f"Gradient exchange: {sentences.transport(plane)}" for plane in run.transport or () if plane.plane == "exchange"
     )
     every = {
-        "Quality of the evidence": tuple(filter(None, [sentences.evidence(found)])),
-        "Checks, noise and caches": tuple(sentences.circumstances(run, found)),
+        "Quality of the evidence": tuple(filter(None, [sentences.evidence(run)])),
+        "Checks, noise and caches": tuple(sentences.circumstances(run)),
         "Settings": (settings(run), *exchange),
     }
     return {title: lines for title, lines in every.items() if lines}

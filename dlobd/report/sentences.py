@@ -9,7 +9,7 @@ from dlobd.findings.base import duration
 from dlobd.record.resources import CoreWaits, EnvironmentCache, PageCache, ResourceUse
 from dlobd.record.run import Finding, LostWork, Noise, Plane, RecordingCost, Run, TimeToAccuracy
 from dlobd.report import text
-from dlobd.report.summary import Summary
+from dlobd.report.summary import missing_ns, seen_ns, share
 from dlobd.run.machine_noise import ALL
 
 FINDINGS_TITLE = "How to make it faster"
@@ -23,21 +23,22 @@ SOFT = "in software: its speed is not that of RDMA hardware"
 # ---- the result
 
 
-def evidence(found: Summary) -> str:
+def evidence(run: Run) -> str:
     """Format the quality of the evidence as fractions of the wall time; "" without a breakdown."""
-    if not (found.wall_ns and found.parts):
+    if not (run.wall_ns and run.layers):
         return ""
-    measured, between, waits = (text.percent(found.share(ns)) for ns in found.seen_ns)
-    unknown = f"{found.unknown_ns / 1e9:.1f} s ({text.percent(found.share(found.unknown_ns))} %) unexplained"
-    return f"Evidence: {measured} % measured, {waits} % known waits, {between} % inferred, {unknown}."
+    shares = (share(run, ns) for ns in (*seen_ns(run), run.unexplained_ns))
+    measured, between, waits, unknown = (text.percentage(part, 1) for part in shares)
+    unexplained = f"{run.unexplained_ns / 1e9:.1f} s ({unknown}) unexplained"
+    return f"Evidence: {measured} measured, {waits} known waits, {between} inferred, {unexplained}."
 
 
-def total(found: Summary) -> str:
+def total(run: Run) -> str:
     """Compare the sum of the parts with the wall time, or explain why the run has no breakdown."""
-    if found.wall_ns is None:
+    if run.wall_ns is None:
         return "No breakdown: the run has no window, so there is no wall time to split."
-    sign = "!=" if found.missing_ns else "=="
-    return f"total {found.wall_ns - found.missing_ns:,} ns {sign} wall {found.wall_ns:,} ns: {found.window}"
+    missing, window = missing_ns(run), run.window.name if run.window else "window unknown"
+    return f"total {run.wall_ns - missing:,} ns {'!=' if missing else '=='} wall {run.wall_ns:,} ns: {window}"
 
 
 # ---- findings
@@ -93,14 +94,14 @@ def saving_range(row: Finding) -> str:
 # ---- circumstances
 
 
-def circumstances(run: Run, found: Summary) -> list[str]:
+def circumstances(run: Run) -> list[str]:
     """List the circumstances of the measurement: checks, noise, caches."""
     lines = []
     if run.checks:
-        passed = len(run.checks) - len(found.failed) - len(found.undecided)
+        passed = sum(check.verdict == "pass" for check in run.checks)
         lines.append(f"checks: {passed} of {len(run.checks)} passed")
-    lines += [f"check failed: {check.message} ({check.code})" for check in found.failed]
-    lines += [f"check undecided: {check.message} ({check.code})" for check in found.undecided]
+    for verdict, word in (("fail", "failed"), ("unknown", "undecided")):
+        lines += [f"check {word}: {check.message} ({check.code})" for check in run.checks if check.verdict == verdict]
     if run.noise:
         machine = "" if run.noise.machine == ALL else f" ({run.noise.machine})"
         lines.append(f"noise: {run_line(run.noise)}{machine}")

@@ -1,12 +1,12 @@
 """Figures of a run for all reports, computed once. Times are in nanoseconds, shares are fractions of 1."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from dlobd.axes import DATASETS
 from dlobd.experiment.training import batches
-from dlobd.layers import UNATTRIBUTED, title
+from dlobd.layers import UNATTRIBUTED
 from dlobd.measures.statistics import fewest
-from dlobd.record.run import Check, RankSteps, Run
+from dlobd.record.run import RankSteps, Run
 from dlobd.report import text
 from dlobd.schema import Experiment, LayerTime
 
@@ -17,86 +17,53 @@ SAMPLES_FOR_P99 = fewest(0.99)
 """Fewest samples whose maximum bounds the 99th percentile from above with 95 % confidence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A layer's part of the wall time, or the unattributed time. `share` is the fraction of the wall time.
-
-    measured_ns, between_marks_ns, named_wait_ns, unexplained_ns: split by quality of evidence; their sum is `ns`.
-    below_resolution: the part is shorter than the uncertainty of its boundaries; only `hi_ns` is meaningful.
-    """
-
-    layer: str
-    title: str
-    ns: int
-    share: float
-    lo_ns: int
-    hi_ns: int
-    unexplained_ns: int
-    below_resolution: bool = False
-    measured_ns: int = 0
-    between_marks_ns: int = 0
-    named_wait_ns: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """Figures of one run. Without a window, `parts` is empty and `wall_ns` is None.
-
-    parts: layers in the order of reports, without unattributed time.
-    seen_ns: explained time of all layers: measured, between marks, and in named waits.
-    unknown_ns: unexplained time, inside and outside of layers.
-    missing_ns: wall time - sum of its parts; 0 unless the record is damaged.
-    failed: checks that failed.
-    undecided: checks with verdict unknown.
-    not_sound: warnings that reports print before any number.
-    """
-
-    wall_ns: int | None
-    window: str
-    parts: tuple[Part, ...]
-    unattributed: Part | None
-    seen_ns: tuple[int, int, int]
-    unknown_ns: int
-    missing_ns: int
-    failed: tuple[Check, ...]
-    undecided: tuple[Check, ...]
-    not_sound: tuple[str, ...]
-
-    @property
-    def by_size(self) -> list[Part]:
-        """All parts with time, and the unattributed time, the longest first."""
-        every = (*self.parts, *((self.unattributed,) if self.unattributed else ()))
-        return sorted((part for part in every if part.hi_ns), key=lambda part: -part.ns)
-
-    def share(self, ns: int) -> float:
-        """Divide a duration by the wall time; return 0 without a window."""
-        return ns / self.wall_ns if self.wall_ns else 0.0
-
-
-def summary(run: Run) -> Summary:
-    """Compute the figures of a run."""
-    wall_ns = run.wall_ns
-    hidden_in = {name for interval in run.intervals for name in (interval.layer, interval.inside)}
+def parts_of(run: Run) -> list[LayerTime]:
+    """Return the layers in the order of reports; with a window, also the unattributed time, as the last part."""
+    if run.wall_ns is None:
+        return [*run.layers]
     rest_ns = run.unattributed_ns or 0
-    missing_ns = 0 if wall_ns is None else wall_ns - rest_ns - sum(layer.ns for layer in run.layers)
-    return Summary(
-        wall_ns=wall_ns,
-        window=run.window.name if run.window else "window unknown",
-        parts=tuple(_part(run, layer, layer.layer in hidden_in) for layer in run.layers),
-        unattributed=Part(UNATTRIBUTED, UNATTRIBUTED, rest_ns, rest_ns / (wall_ns or 1), rest_ns, rest_ns, rest_ns)
-        if wall_ns is not None
-        else None,
-        seen_ns=(
-            sum(row.measured_ns for row in run.layers),
-            sum(row.between_marks_ns for row in run.layers),
-            sum(row.named_wait_ns for row in run.layers),
-        ),
-        unknown_ns=run.unexplained_ns,
-        missing_ns=missing_ns,
-        failed=tuple(check for check in run.checks if check.verdict == "fail"),
-        undecided=tuple(check for check in run.checks if check.verdict == "unknown"),
-        not_sound=_not_sound(run, missing_ns),
-    )
+    return [*run.layers, LayerTime(UNATTRIBUTED, "", rest_ns, rest_ns, rest_ns, rest_ns, 0, 0, 0)]
+
+
+def by_size(run: Run) -> list[LayerTime]:
+    """Return all parts with time, and the unattributed time, the longest first."""
+    return sorted((part for part in parts_of(run) if part.hi_ns), key=lambda part: -part.ns)
+
+
+def share(run: Run, ns: int) -> float:
+    """Divide a duration by the wall time; return 0 without a window."""
+    return ns / run.wall_ns if run.wall_ns else 0.0
+
+
+def below_resolution(run: Run, part: LayerTime) -> bool:
+    """Return True if a part is shorter than the uncertainty of its boundaries; then only `hi_ns` is meaningful."""
+    hidden = any(part.layer in (interval.layer, interval.inside) for interval in run.intervals)
+    return not hidden and 0 < part.ns < part.hi_ns - part.ns
+
+
+def seen_ns(run: Run) -> tuple[int, int, int]:
+    """Sum the explained time of all layers: measured, between marks, and in named waits."""
+    rows = run.layers
+    sums_ns = sum(row.measured_ns for row in rows), sum(row.between_marks_ns for row in rows)
+    return *sums_ns, sum(row.named_wait_ns for row in rows)
+
+
+def missing_ns(run: Run) -> int:
+    """Return wall time - sum of its parts; 0 unless the record is damaged."""
+    return run.wall_ns - sum(part.ns for part in parts_of(run)) if run.wall_ns is not None else 0
+
+
+def not_sound(run: Run) -> list[str]:
+    """Return the warnings that reports print before any number."""
+    found = list(run.warnings)
+    inconsistent = sum(clip.count for clip in run.clips if clip.kind == "inconsistent")
+    if inconsistent:
+        found.append(f"the evidence is inconsistent in {inconsistent} places; see the corrections.")
+    if run.wall_ns and run.unexplained_ns > UNEXPLAINED_LIMIT * run.wall_ns:
+        found.append(f"more than {text.percentage(UNEXPLAINED_LIMIT)} of the wall time is unexplained.")
+    if missing := missing_ns(run):
+        found.append(f"the parts do not sum to the wall time: {missing} ns are missing.")
+    return found
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
@@ -150,21 +117,3 @@ def slowest_rank(run: Run) -> str:
 def _dataset(name: str) -> str:
     row = next((row for row in DATASETS if row.name == name), None)
     return f"{name} ({row.title})" if row and row.part_of else name
-
-
-def _part(run: Run, row: LayerTime, hidden: bool) -> Part:
-    small = not hidden and 0 < row.ns < row.hi_ns - row.ns
-    times = row.ns, row.ns / run.wall_ns if run.wall_ns else 0.0, row.lo_ns, row.hi_ns, row.unexplained_ns
-    return Part(row.layer, title(row.layer), *times, small, row.measured_ns, row.between_marks_ns, row.named_wait_ns)
-
-
-def _not_sound(run: Run, missing_ns: int) -> tuple[str, ...]:
-    found = list(run.warnings)
-    inconsistent = sum(clip.count for clip in run.clips if clip.kind == "inconsistent")
-    if inconsistent:
-        found.append(f"the evidence is inconsistent in {inconsistent} places; see the corrections.")
-    if run.wall_ns and run.unexplained_ns > UNEXPLAINED_LIMIT * run.wall_ns:
-        found.append(f"more than {text.percentage(UNEXPLAINED_LIMIT)} of the wall time is unexplained.")
-    if missing_ns:
-        found.append(f"the parts do not sum to the wall time: {missing_ns} ns are missing.")
-    return tuple(found)

@@ -15,7 +15,7 @@ from dlobd.layers import title
 from dlobd.record.resources import ProcessUse, ThreadUse
 from dlobd.record.run import HdfsUse, Run
 from dlobd.report import text
-from dlobd.report.summary import SAMPLES_FOR_P99, Summary, metrics
+from dlobd.report.summary import SAMPLES_FOR_P99, below_resolution, by_size, metrics, parts_of, seen_ns, share
 from dlobd.schema import Clip, Event, Interval
 from dlobd.spans import INSTANTS
 
@@ -96,27 +96,26 @@ def cell(value: Cell, unit: Unit = "text", unknown: str = "unknown") -> str:
 # ---- the wall time
 
 
-def layers(found: Summary) -> Table:
+def layers(run: Run) -> Table:
     """Build the table of the wall time by layer, with the bounds of each layer; the longest is first."""
-    parts = found.by_size
     rows = []
-    for part in parts:
-        seconds = f"< {part.hi_ns / 1e9:.3f}" if part.below_resolution else part.ns
-        rows.append((part.title, seconds, part.share, part.lo_ns, part.hi_ns, part.unexplained_ns))
-    total_ns = sum(part.ns for part in parts)
-    total = ("total", total_ns, found.share(total_ns), "", "", found.unknown_ns)
+    for part in by_size(run):
+        seconds = f"< {part.hi_ns / 1e9:.3f}" if below_resolution(run, part) else part.ns
+        lengths = part.lo_ns, part.hi_ns, part.unexplained_ns
+        rows.append((title(part.layer), seconds, share(run, part.ns), *lengths))
+    total_ns = sum(part.ns for part in by_size(run))
+    total = ("total", total_ns, share(run, total_ns), "", "", run.unexplained_ns)
     note = "Bounds of different layers depend on each other; do not add them up."
     heads = "layer | seconds:s | % of wall time:share | lowest, s:s | highest, s:s | unexplained, s:s"
     return Table("Where the wall time went", heads, rows, note, [total])
 
 
-def evidence(found: Summary) -> Table:
+def evidence(run: Run) -> Table:
     """Build the table of evidence quality by layer; a row sums to the layer's seconds."""
-    rows = _values(found.parts, "title measured_ns between_marks_ns named_wait_ns unexplained_ns")
-    if found.unattributed:
-        rows.append((found.unattributed.title, 0, 0, 0, found.unattributed.ns))
-    sums = *found.seen_ns, found.unknown_ns
-    totals = [("total", *sums), ("of wall time", *(text.percentage(found.share(ns), 1) for ns in sums))]
+    values = _values(parts_of(run), "measured_ns between_marks_ns named_wait_ns unexplained_ns")
+    rows = [(title(part.layer), *row) for part, row in zip(parts_of(run), values, strict=True)]
+    sums = *seen_ns(run), run.unexplained_ns
+    totals = [("total", *sums), ("of wall time", *(text.percentage(share(run, ns), 1) for ns in sums))]
     heads = "layer | measured, s:s | between marks, s:s | named waits, s:s | unexplained, s:s"
     return Table("Quality of the evidence", heads, rows, totals=totals)
 
@@ -142,17 +141,17 @@ def core_waits(run: Run) -> Table:
 PART = "layer | seconds:s | % of wall time:share | name"
 
 
-def largest(run: Run, found: Summary) -> Table:
+def largest(run: Run) -> Table:
     """Build the table of the span names with the most time."""
     parts = sorted((-ns, row.layer, name) for row in run.layers for name, ns in row.names)[:LARGEST]
-    rows = [(title(layer), -ns, found.share(-ns), name) for ns, layer, name in parts]
+    rows = [(title(layer), -ns, share(run, -ns), name) for ns, layer, name in parts]
     return Table("Largest parts", PART, rows)
 
 
-def causes(run: Run, found: Summary) -> Table:
+def causes(run: Run) -> Table:
     """Build the table of named causes of waits."""
     rows = [
-        (title(row.layer), ns, found.share(ns), name, length) for row in run.layers for name, ns, length in row.causes
+        (title(row.layer), ns, share(run, ns), name, length) for row in run.layers for name, ns, length in row.causes
     ]
     return Table("Named causes, contained in the layers", f"{PART} | length", rows)
 

@@ -22,7 +22,7 @@ from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source
 from dlobd.report.page.steps import stepping_lanes, steps
 from dlobd.report.page.timeline import timeline
-from dlobd.report.summary import Summary, machine_of, slowest_rank, summary
+from dlobd.report.summary import by_size, machine_of, slowest_rank
 from dlobd.report.words import WORDS, layer_words
 from dlobd.schema import Event
 from dlobd.spans import INSTANTS
@@ -48,7 +48,7 @@ QUALITIES = {
     "named wait": "named_wait_ns",
     "unexplained": "unexplained_ns",
 }
-"""Quality of evidence, in the order of a layer's bar -> member of `Part`."""
+"""Quality of evidence, in the order of a layer's bar -> member of `LayerTime`."""
 
 
 def document(sources: Sequence[Source]) -> dict[str, object]:
@@ -96,21 +96,21 @@ def _title(runs: Sequence[Run]) -> str:
 
 
 def _view(source: Source, label: str, charts: dict[str, Any], shared: dict[str, object]) -> dict[str, object]:
-    run, found = source.run, summary(source.run)
+    run = source.run
     return {
         "run": run,
         "label": label,
         "screen": first_screen(run),
         "changed": source.changed,
         "no_timeline": source.no_timeline,
-        "parts": found.by_size,
-        "sum": sentences.total(found),
+        "parts": by_size(run),
+        "sum": sentences.total(run),
         "by_span": charts["icicle"]["by_span"],
         "anatomy": {
             "startup": tables.events(run, "Start-up", run.startup),
             "teardown": tables.events(run, "Teardown", run.teardown),
         },
-        "tables": _tables(run, found),
+        "tables": _tables(run),
         "ranked": bool(charts["ranks"]),
         "rank_lines": list(_rank_lines(source)),
         "stepping": bool(charts["steps"] and charts["steps"]["ranks"]),
@@ -124,13 +124,13 @@ def _view(source: Source, label: str, charts: dict[str, Any], shared: dict[str, 
     }
 
 
-def _tables(run: Run, found: Summary) -> dict[str, object]:
+def _tables(run: Run) -> dict[str, object]:
     """Build the tables by section of the page; no table is in two sections."""
     return {
-        "layers": tables.layers(found),
-        "quality": (tables.evidence(found), tables.hidden(run)),
+        "layers": tables.layers(run),
+        "quality": (tables.evidence(run), tables.hidden(run)),
         "where": (
-            *(tables.largest(run, found), tables.causes(run, found), tables.hdfs(run), tables.lost_work(run)),
+            *(tables.largest(run), tables.causes(run), tables.hdfs(run), tables.lost_work(run)),
             *(tables.stages(run), tables.python_work(run), tables.imports(run), tables.setup(run)),
         ),
         "ranks": tables.ranks(run),

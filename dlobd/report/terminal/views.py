@@ -6,7 +6,7 @@ from dlobd.layers import title
 from dlobd.record.run import Run
 from dlobd.report import sentences, tables, text
 from dlobd.report.first_screen import first_screen
-from dlobd.report.summary import machine_of, settings, slowest_rank, summary
+from dlobd.report.summary import machine_of, not_sound, settings, slowest_rank
 from dlobd.report.terminal.overview import print_bar
 from dlobd.report.terminal.render import show
 from dlobd.report.words import WORDS, layer_words
@@ -17,31 +17,31 @@ MOST_ROWS = 12
 
 def breakdown(run: Run, console: Console) -> None:
     """Print the verdict, the wall time by layer, and the uncertainty of the breakdown."""
-    found, screen = summary(run), first_screen(run)
+    screen = first_screen(run)
     text.line(console, f"run {run.run_id}  {run.experiment}  status {run.status}", "bold")
     text.line(console, settings(run))
     text.line(console, screen.headline, "bold")
     if screen.failure:
         text.line(console, screen.failure.reason, "bold")
-    if evidence := sentences.evidence(found):
+    if evidence := sentences.evidence(run):
         text.line(console, evidence)
-    for warning in found.not_sound:
+    for warning in not_sound(run):
         text.line(console, f"warning: {warning}", "yellow")
-    for line in sentences.circumstances(run, found):
+    for line in sentences.circumstances(run):
         text.line(console, line)
     if run.wall_ns is None:
-        text.line(console, sentences.total(found))
+        text.line(console, sentences.total(run))
         return
     print_bar("", screen.layers, console)
-    show(tables.layers(found), console)
-    text.line(console, sentences.total(found))
-    show(tables.evidence(found), console)
+    show(tables.layers(run), console)
+    text.line(console, sentences.total(run))
+    show(tables.evidence(run), console)
     if run.core_waits is None:
         text.line(console, "\nThread state: unknown, because no process was sampled.")
     for table in (
         tables.core_waits(run),
-        tables.causes(run, found),
-        tables.largest(run, found),
+        tables.causes(run),
+        tables.largest(run),
         tables.hidden(run),
         tables.not_measured(run),
         tables.hdfs(run),
