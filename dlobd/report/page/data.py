@@ -16,7 +16,7 @@ from dlobd.attribution.trace import SEGMENT_LAYERS, Attribution
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
 from dlobd.report import sentences, tables
-from dlobd.report.compared import common_settings, compared, labelled, own_settings
+from dlobd.report.comparison import common_settings, compared, labelled, own_settings
 from dlobd.report.first_screen import first_screen
 from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source

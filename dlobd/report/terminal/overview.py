@@ -9,7 +9,7 @@ from rich.text import Text
 
 from dlobd.record.run import Run
 from dlobd.report import sentences, text
-from dlobd.report.compared import compared, labelled
+from dlobd.report.comparison import compared, labelled
 from dlobd.report.first_screen import Broken, FirstScreen, Part, Tile, first_screen
 from dlobd.report.terminal.render import show
 
