@@ -59,12 +59,12 @@ def members(trace: Trace) -> dict[str, object]:
 def events(trace: Trace, sampled: SampledHost | None = None, selection: Selection = ALL) -> Iterator[dict[str, object]]:
     """Yield the events; times are microseconds since the start of the window. `sampled`: samples of dlobd's machine.
     Raises BundleError like `dlobd.attribution.attribute.attribute`."""
-    yield _name(_WALL_PID, None, "dlobd: where the wall time went")
-    yield _name(_WALL_PID, _WALL_TID, "attributed wall")
-    yield _name(_WALL_PID, _EVENTS_TID, "start-up and teardown")
-    yield _order(_WALL_PID, None, 0)
-    yield _order(_WALL_PID, _WALL_TID, 0)
-    yield _order(_WALL_PID, _EVENTS_TID, 1)
+    yield _metadata(_WALL_PID, None, "name", "dlobd: where the wall time went")
+    yield _metadata(_WALL_PID, _WALL_TID, "name", "attributed wall")
+    yield _metadata(_WALL_PID, _EVENTS_TID, "name", "start-up and teardown")
+    yield _metadata(_WALL_PID, None, "sort_index", 0)
+    yield _metadata(_WALL_PID, _WALL_TID, "sort_index", 0)
+    yield _metadata(_WALL_PID, _EVENTS_TID, "sort_index", 1)
     zero_ns, path = trace.start_ns, critical_path(attribute(trace))
     for some in blocks(np.flatnonzero(selection.flags(path.start_ns, path.end_ns, zero_ns))):
         yield from (_wall_slice(one, zero_ns) for one in path.rows(some))
@@ -87,9 +87,11 @@ def events(trace: Trace, sampled: SampledHost | None = None, selection: Selectio
         if process not in pids:
             pids[process] = len(pids) + 2
             words = f"{process.host} {process.role} {process.index} (pid {process.pid})"
-            yield from (_name(pids[process], None, words), _order(pids[process], None, position + 1))
+            yield _metadata(pids[process], None, "name", words)
+            yield _metadata(pids[process], None, "sort_index", position + 1)
         pid, tid = tracks[number] = pids[process], position + 1
-        yield from (_name(pid, tid, name), _order(pid, tid, position))
+        yield _metadata(pid, tid, "name", name)
+        yield _metadata(pid, tid, "sort_index", position)
         for some in blocks(first[number] + np.flatnonzero(kept[first[number] : first[number + 1]])):
             bounds = columns.start_ns[some].tolist(), columns.end_ns[some].tolist()
             for span, start_ns, end_ns in zip(spans.rows(columns.row[some]), *bounds, strict=True):
@@ -232,15 +234,13 @@ def _counter(name: str, at_us: float, values: dict[str, float]) -> dict[str, obj
     return {"ph": "C", "name": name, "ts": at_us, "pid": _WALL_PID, "args": values}
 
 
-def _name(pid: int, tid: int | None, name: str) -> dict[str, object]:
-    return _metadata("name", pid, tid, {"name": name})
-
-
-def _order(pid: int, tid: int | None, position: int) -> dict[str, object]:
-    return _metadata("sort_index", pid, tid, {"sort_index": position})
-
-
-def _metadata(what: str, pid: int, tid: int | None, args: Mapping[str, object]) -> dict[str, object]:
-    if tid is None:
-        return {"ph": "M", "name": f"process_{what}", "pid": pid, "args": args}
-    return {"ph": "M", "name": f"thread_{what}", "pid": pid, "tid": tid, "args": args}
+def _metadata(pid: int, tid: int | None, what: str, value: object) -> dict[str, object]:
+    """Set `what`, name or sort_index, of a process or of its thread."""
+    thread = {} if tid is None else {"tid": tid}
+    return {
+        "ph": "M",
+        "name": f"{'thread' if thread else 'process'}_{what}",
+        "pid": pid,
+        **thread,
+        "args": {what: value},
+    }
