@@ -109,12 +109,10 @@ def ratio(
     return median(ratios(above, below), confidence)
 
 
-def difference(
-    minuend: Iterable[float | None], subtrahend: Iterable[float | None], confidence: float = CONFIDENCE
-) -> Estimate | None:
+def difference(minuend: Iterable[float | None], subtrahend: Iterable[float | None]) -> Estimate | None:
     """Estimate the median difference within repeats; skip repeats without both values."""
     pairs = zip(minuend, subtrahend, strict=True)
-    return median((a - b for a, b in pairs if a is not None and b is not None), confidence)
+    return median((a - b for a, b in pairs if a is not None and b is not None))
 
 
 def _measured(values: Iterable[float | None]) -> list[float]:

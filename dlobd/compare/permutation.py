@@ -17,13 +17,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-Floats: TypeAlias = "NDArray[np.float64]"
+Floats = NDArray[np.float64]
 
 ALPHA = 0.05
 """Two-sided significance level of a family of tests."""
@@ -66,7 +64,7 @@ class Test:
     """
 
     differences: Floats
-    ratios: "Floats | None"
+    ratios: Floats | None
     exact: bool
 
     @property
@@ -77,8 +75,6 @@ class Test:
     @property
     def p(self) -> float:
         """Two-sided p-value: twice the smaller one-sided p-value."""
-        import numpy as np
-
         at_most = int(np.searchsorted(self.differences, 0, side="right"))
         at_least = len(self.differences) - int(np.searchsorted(self.differences, 0, side="left"))
         return min(1.0, 2 * (1 + min(at_most, at_least)) / self.relabellings)
@@ -94,8 +90,6 @@ class Test:
 
 def test(samples: Samples) -> Test:
     """Return the sorted thresholds of the difference and of the ratio of two samples."""
-    import numpy as np
-
     went, came, exact = relabellings(*samples.sizes, samples.paired)
     baseline, candidate = np.asarray(samples.baseline, float), np.asarray(samples.candidate, float)
     given, taken = went @ baseline, came @ candidate
@@ -141,8 +135,6 @@ def fewest(alpha: float, paired: bool) -> int:
 def relabellings(baseline: int, candidate: int, paired: bool) -> tuple[Floats, Floats, bool]:
     """Build one row per relabelling, with 1 for each run that changes its sample, without the observed labelling. The
     second value is True if the rows are all relabellings."""
-    import numpy as np
-
     exact = count(baseline, candidate, paired) != DRAWN + 1
     random = np.random.default_rng(0)
     if paired:

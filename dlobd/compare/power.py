@@ -11,6 +11,8 @@ from bisect import bisect_left
 from collections.abc import Callable
 from functools import cache
 
+import numpy as np
+
 from dlobd.compare import permutation
 from dlobd.compare.permutation import Samples
 
@@ -93,8 +95,6 @@ def multiple(baseline: int, candidate: int, paired: bool, alpha: float) -> float
         freedom = _freedom(baseline, candidate, paired)
         quantiles = (student_quantile(part, freedom) for part in (1 - alpha / 2, POWER))
         return sum(quantiles) * _error(baseline, candidate, paired)
-    import numpy as np
-
     random = np.random.default_rng(0)
     went, came, _ = permutation.relabellings(baseline, candidate, paired)
     thresholds = came @ random.normal(size=(candidate, SIMULATIONS))
