@@ -193,7 +193,7 @@ def spark_options(conf: Sequence[str] | None, queue: str, hadoop_conf: Path | No
 
 def note_ignored_shell(every: Iterable[Runnable]) -> None:
     """Print the settings of Spark in the shell that dlobd's own jobs do not use."""
-    from dlobd.experiment.spark_shell import ignored_shell
+    from dlobd.experiment.spark_submit_line import ignored_shell
 
     if any(one.scheduler != "none" for one in every):
         for line in ignored_shell(os.environ):

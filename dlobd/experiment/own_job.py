@@ -19,8 +19,7 @@ from dlobd.experiment import settings, user_logging, ways
 from dlobd.experiment import spark_submit_line as spark_options
 from dlobd.experiment.files import Note
 from dlobd.experiment.settings import Value
-from dlobd.experiment.spark_shell import ignored_shell, shell_of
-from dlobd.experiment.spark_submit_line import FORCED, Given
+from dlobd.experiment.spark_submit_line import FORCED, Given, ignored_shell, shell_of
 from dlobd.fields import decoded
 from dlobd.job.user.hooks import DAEMONS
 from dlobd.job.user.spark_settings import rivals

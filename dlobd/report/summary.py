@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from dlobd.axes import DATASETS
-from dlobd.experiment.training import batches
+from dlobd.experiment.files import batches
 from dlobd.layers import UNATTRIBUTED
 from dlobd.measures.statistics import fewest
 from dlobd.record.run import RankSteps, Run

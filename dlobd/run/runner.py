@@ -26,7 +26,7 @@ from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError, DlobdError, Interrupted, SetupError
 from dlobd.experiment import user_config
-from dlobd.experiment.training import batches
+from dlobd.experiment.files import batches
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.hadoop.failures import failures
 from dlobd.hadoop.webhdfs import words

@@ -9,8 +9,7 @@ import pytest
 
 from dlobd.errors import UsageError
 from dlobd.experiment import own_job
-from dlobd.experiment.spark_shell import shell_of
-from dlobd.experiment.spark_submit_line import parse
+from dlobd.experiment.spark_submit_line import parse, shell_of
 
 
 @pytest.fixture
