@@ -122,13 +122,9 @@ def _late(columns: Columns) -> tuple[Counter[str], Counter[str], Counter[str], i
     rows = np.flatnonzero(columns.group != NONE)
     rows = rows[np.lexsort((columns.start_ns[rows], columns.group[rows]))]
     group = columns.group[rows]
-    last = np.flatnonzero(ends_of_runs(group)) if len(rows) else rows
-    several = np.append(False, group[1:] == group[:-1])[last] if len(rows) else rows
-    last = last[several]
-    before = last - 1
-    last, before = rows[last], rows[before]
-    other = columns.lane[last] != columns.lane[before]
-    last, before = last[other], before[other]
+    # the last two spans of each group, if they are in different lanes
+    final = (group[1:] == group[:-1]) & ends_of_runs(group)[1:] & (columns.lane[rows[1:]] != columns.lane[rows[:-1]])
+    before, last = rows[:-1][final], rows[1:][final]
     late_ns = columns.start_ns[last] - columns.start_ns[before]
     pauses = np.flatnonzero(spans.of_kinds(lambda kind: kind.pauses_training))
     late: Counter[str] = Counter()
