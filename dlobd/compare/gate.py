@@ -31,24 +31,16 @@ class Gate:
     """Outcome of the gate.
 
     grown: quantities above the limit, largest growth in seconds first.
-    undecided: quantities with intervals that contain the limit.
+    open_walls, open_layers: undecided wall times and layers, whose intervals contain the limit. Layers do not affect
+        the outcome.
     runs_needed: estimated runs of each side to decide the wall times; None if decided, or if the number is unknown.
     """
 
     outcome: Outcome
     grown: tuple[Judged, ...]
-    undecided: tuple[Judged, ...]
+    open_walls: tuple[Judged, ...]
+    open_layers: tuple[Judged, ...]
     runs_needed: int | None = None
-
-    @property
-    def open_walls(self) -> tuple[Judged, ...]:
-        """Undecided wall times."""
-        return tuple(one for one in self.undecided if one.name == WALL)
-
-    @property
-    def open_layers(self) -> tuple[Judged, ...]:
-        """Undecided layers; they do not affect the outcome."""
-        return tuple(one for one in self.undecided if one.name != WALL)
 
 
 def gate(comparison: Comparison) -> Gate:
@@ -61,14 +53,12 @@ def gate(comparison: Comparison) -> Gate:
     grown = sorted(
         (one for one in judged if one.growth == "grown"), key=lambda one: one.compared.difference_ns, reverse=True
     )
-    undecided = tuple(one for one in judged if one.growth == "undecided")
-    if grown:
-        return Gate("regression", tuple(grown), undecided)
-    needed = [one.compared.runs_needed for one in undecided if one.name == WALL]
-    if not needed:
-        return Gate("pass", (), undecided)
-    known = [runs for runs in needed if runs is not None]
-    return Gate("inconclusive", (), undecided, max(known) if len(known) == len(needed) else None)
+    walls = tuple(one for one in judged if one.growth == "undecided" and one.name == WALL)
+    layers = tuple(one for one in judged if one.growth == "undecided" and one.name != WALL)
+    if grown or not walls:
+        return Gate("regression" if grown else "pass", tuple(grown), walls, layers)
+    known = [one.compared.runs_needed for one in walls if one.compared.runs_needed is not None]
+    return Gate("inconclusive", (), walls, layers, max(known) if len(known) == len(walls) else None)
 
 
 def growth(compared: Compared, margin: float, least_ns: float = 0.0) -> Growth:
