@@ -101,11 +101,6 @@ class NotMeasured:
     inside: str = member("Layer that contains its time.")
     why: str = member("Reason for the missing number.")
 
-    @property
-    def took_no_part(self) -> bool:
-        """True if the run did not use the layer."""
-        return not self.inside
-
 
 @described()
 class Clip:

@@ -35,7 +35,7 @@ def layer_s(run: Run, layer: str) -> float | None:
 
 def layer_or_zero_s(run: Run, layer: str) -> float | None:
     """Return `layer_s`, or 0 for a layer without a part in the run, such as Spark in a native run."""
-    took_no_part = {row.layer for row in run.not_measured if row.took_no_part}
+    took_no_part = {row.layer for row in run.not_measured if not row.inside}
     return 0.0 if layer in took_no_part else layer_s(run, layer)
 
 

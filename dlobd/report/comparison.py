@@ -232,9 +232,8 @@ def compared(runs: Sequence[Run], labels: Sequence[str]) -> dict[str, object]:
     }
 
     def label(run: Run) -> str:
-        return (
-            " ".join(f"{name}={value or 'none'}" for name, value in own_settings(run, shared).items()) or run.experiment
-        )
+        own = own_settings(run, shared)
+        return " ".join(f"{name}={value or 'none'}" for name, value in own.items()) or run.experiment
 
     baseline, *candidates = without_series("", runs).grouped(label).values()
     if not candidates:
