@@ -1,7 +1,7 @@
 """Icicle chart of the wall time by layer, span and cause. The axis shows total duration, not chronological time."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -54,15 +54,11 @@ def _layer(names: dict[str, Counter[str]], layer: str, at: int, smallest_ns: flo
     return nodes
 
 
-def _kinds(kinds: Counter[str], layer: str, at: int) -> Sequence[list[object]]:
-    if set(kinds) <= {OWN}:
-        return []
-    nodes = []
-    for kind, ns in sorted(kinds.items(), key=lambda item: (item[0] == OWN, -item[1], item[0])):
+def _kinds(kinds: Counter[str], layer: str, at: int) -> Iterator[list[object]]:
+    for kind, ns in sorted(kinds.items(), key=lambda item: (-item[1], item[0])):
         if kind != OWN:
-            nodes.append([3, at, at + ns, layer, kind])
-        at += ns
-    return nodes
+            yield [3, at, at + ns, layer, kind]
+            at += ns
 
 
 def _of_segments(attribution: Attribution) -> Tree:
