@@ -19,11 +19,8 @@ __all__ = ["__version__", "load", "load_sweep", "span", "step"]
 
 
 def load(run: str | Path = "latest", out: str | Path | None = None) -> RunBundle:
-    """Open a run for analysis: `dlobd.load("latest").attribution()`.
-
-    Args:
-        run: bundle path, run ID or its first characters, or latest.
-        out: directory for run bundles; by default that of the command line.
+    """Open a run for analysis: `dlobd.load("latest").attribution()`. `run` is a bundle path, a run ID or its first
+    characters, or latest; `out` is the directory for run bundles, by default that of the command line.
 
     Raises BundleError if the bundle is missing, damaged or of a newer version."""
     # imported late: pandas takes 0.5 s to import, and processes on the cluster import this package too

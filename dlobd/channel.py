@@ -12,13 +12,8 @@ Device = Literal["interface", "rdma port", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """A transport of a channel.
-
-    Args:
-        device: kind of the device after the `@`; an interface may also be given by its IPv4 network.
-        kind: carrier that the verdict must observe in a run.
-        libraries: channel libraries that implement the transport, in order of preference.
-    """
+    """A transport of a channel: the kind of the device after the `@`, the carrier that the verdict must observe in a
+    run, and the channel libraries that implement the transport, in order of preference."""
 
     name: str
     title: str
@@ -80,10 +75,7 @@ class Channel(str):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse a channel. Checks only the syntax, not the existence of the transport or the device.
-
-        Raises ValueError with a message of one line if the syntax is wrong.
-        """
+        """Parse a channel, without a check that its transport and device exist. Raises ValueError for wrong syntax."""
         name, at, device = text.partition("@")
         if not _NAME.fullmatch(name):
             raise ValueError(f"channel {text!r} is not TRANSPORT or TRANSPORT@DEVICE, as in tcp@eth0 or rdma@mlx5_0:1")

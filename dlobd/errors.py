@@ -5,12 +5,7 @@ An error is one line with three parts: what failed, why, and the next step. docs
 
 
 class DlobdError(Exception):
-    """An expected failure.
-
-    Args:
-        what: failure and its cause, one line.
-        remedy: the next step for the user, one line; may be empty.
-    """
+    """An expected failure: `what` failed and why, and as `remedy` the user's next step, which may be empty."""
 
     exit_code = 1
 

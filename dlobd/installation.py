@@ -11,12 +11,8 @@ from dlobd.paths import PACKAGE, python
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """Installation of dlobd.
-
-    Args:
-        version: version with a digest of the files, such as 0.2.0+0123456789ab; the version alone covers many commits.
-        python: interpreter with dlobd and its dependencies.
-    """
+    """Installation of dlobd: its interpreter, and its version with a digest of the files, such as 0.2.0+0123456789ab,
+    because the version alone covers many commits."""
 
     version: str
     python: str

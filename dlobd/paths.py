@@ -107,14 +107,9 @@ def modules_dir() -> Path:
 def plain(path: Path, longest: int | None = None) -> Path:
     """Return a path that scripts, URIs and configuration files of Spark and Hadoop do not change.
 
-    Spark and Hadoop split or replace spaces, quotes, commas, dollars and letters beyond ASCII. If a part of the path
-    has such a character, a link in `links_dir` replaces this part and its parents. The link stays, because a
-    running cluster may use it.
-
-    Args:
-        longest: maximum length in bytes; a longer path gets a link as well.
-
-    Raises SetupError if the link cannot be created.
+    They split or replace spaces, quotes, commas, dollars and letters beyond ASCII. If a part of the path has such a
+    character, or the path exceeds `longest` bytes, a link in `links_dir` replaces this part and its parents. The link
+    stays, because a running cluster may use it. Raises SetupError if the link cannot be created.
     """
     path = path.absolute()
     awkward = [i for i, part in enumerate(path.parts) if not _PLAIN.fullmatch(part)]
@@ -234,15 +229,8 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def using_cache(alone: bool = False) -> Iterator[None]:
-    """Hold the lock of the cache, which commands share, except for a command that removes the cache.
-
-    Args:
-        alone: share the lock with no other command.
-
-    Raises:
-        Busy: with `alone`, another command uses the cache.
-        SetupError: the cache cannot be written.
-    """
+    """Hold the lock of the cache, which commands share, except with `alone` for a command that removes the cache. Raises
+    Busy if another command uses the cache of such a command, SetupError if the cache cannot be written."""
     make_writable(cache_dir())
     with (cache_dir() / ".lock").open("a") as file:
         try:
@@ -275,11 +263,8 @@ def size_of(path: Path) -> int:
 
 
 def replace_file(path: Path, data: bytes, durable: bool = True) -> None:
-    """Replace a file atomically: a crash of this process leaves the old or the new content.
-
-    Args:
-        durable: True to survive a crash of the machine as well; waits for the disk.
-    """
+    """Replace a file atomically: a crash of this process leaves the old or the new content. If `durable`, this holds for
+    a crash of the machine as well, and the call waits for the disk."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:

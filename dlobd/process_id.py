@@ -19,10 +19,7 @@ class ProcessId:
 
     def ended(self, domain: str, here: str) -> bool:
         """Return True if the process, of clock domain `domain`, has ended; False if it may run on another machine.
-
-        Args:
-            here: this process's own domain; see `dlobd.tracing.clock.domain`.
-        """
+        `here` is this process's own domain; see `dlobd.tracing.clock.domain`."""
         recorded, own = domain.split("/"), here.split("/")
         if recorded[0] != own[0] or "unknown" in recorded[1:] + own[1:]:
             return False

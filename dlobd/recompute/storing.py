@@ -22,12 +22,8 @@ def check_disk(directory: Path) -> None:
 
 def store(bundle: Bundle, to: Path | None = None) -> Bundle:
     """Compute the record of a run from its evidence; write and seal it, or only write run.json into another directory.
-
-    Raises:
-        UsageError: the run is still running, or waits for its collection.
-        BundleError: the evidence was changed after the run, or is unreadable.
-        SetupError: memory or disk do not suffice.
-    """
+    Raises UsageError if the run is still running or waits for its collection, BundleError if the evidence was changed
+    after the run or is unreadable, SetupError if memory or disk do not suffice."""
     run, target = bundle.read(), Bundle(to) if to else bundle
     if run.status == "running":
         raise UsageError(f"Run {run.run_id} is running, or waits for its collection.", "wait, or dlobd collect")

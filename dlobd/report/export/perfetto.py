@@ -108,11 +108,8 @@ def blocks(places: Ints) -> list[Ints]:
 
 
 def microseconds(ns: int) -> float:
-    """Convert nanoseconds to the format's microseconds without losing a nanosecond.
-
-    Some viewers multiply by 1000 and truncate. A float just below its decimal value would lose a nanosecond, and
-    neighbouring slices would overlap; in this case, use the next larger float.
-    """
+    """Convert nanoseconds to the format's microseconds. Some viewers multiply by 1000 and truncate: a float just below
+    its decimal value would lose a nanosecond, so the next larger float replaces it."""
     value = ns / 1000
     while int(value * 1000) < ns:
         value = math.nextafter(value, math.inf)
@@ -154,11 +151,8 @@ def _complete(
 
 
 def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: int) -> Iterator[dict[str, object]]:
-    """Build arrows for the transfers of an exchange.
-
-    A rank does not record times of its peer. So an arrow leads from the start of the sending span to the end of the
-    receiving span.
-    """
+    """Build arrows for the transfers of an exchange, from the start of the sending span to the end of the receiving span,
+    because a rank does not record times of its peer."""
     for source, destination, size, bucket in span.attrs.get("transfers", ()):
         name = f"{source} to {destination}"
         flow = {
