@@ -229,8 +229,8 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def using_cache(alone: bool = False) -> Iterator[None]:
-    """Hold the lock of the cache, which commands share, except with `alone` for a command that removes the cache. Raises
-    Busy if another command uses the cache of such a command, SetupError if the cache cannot be written."""
+    """Hold the lock of the cache, which commands share; `alone` is for a command that removes the cache. Raises Busy if
+    `alone` and another command uses the cache, SetupError if the cache cannot be written."""
     make_writable(cache_dir())
     with (cache_dir() / ".lock").open("a") as file:
         try:
@@ -263,8 +263,8 @@ def size_of(path: Path) -> int:
 
 
 def replace_file(path: Path, data: bytes, durable: bool = True) -> None:
-    """Replace a file atomically: a crash of this process leaves the old or the new content. If `durable`, this holds for
-    a crash of the machine as well, and the call waits for the disk."""
+    """Replace a file atomically: a crash of this process leaves the old or the new content. With `durable`, a crash
+    of the machine does so as well, and the call waits for the disk."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:

@@ -77,8 +77,8 @@ def limited_time(cpu_s: float) -> Iterator[None]:
 
 
 class Parts:
-    """The parts of a computation, each within the limits, which depend on the size of the span files. With `forgives`, a
-    part that fails or exceeds a limit is omitted; otherwise its error is raised."""
+    """The parts of a computation, each within the limits, which depend on the size of the span files. With `forgives`,
+    a part that fails or exceeds a limit is omitted; otherwise its error is raised."""
 
     def __init__(self, forgives: bool = False, span_bytes: int = 0) -> None:
         self._forgives, self._cpu_s = forgives, CPU_S + span_bytes // BYTES_PER_CPU_S

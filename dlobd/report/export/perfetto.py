@@ -151,8 +151,8 @@ def _complete(
 
 
 def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: int) -> Iterator[dict[str, object]]:
-    """Build arrows for the transfers of an exchange, from the start of the sending span to the end of the receiving span,
-    because a rank does not record times of its peer."""
+    """Build arrows for the transfers of an exchange, from the start of the sending span to the end of the receiving
+    span, because a rank does not record times of its peer."""
     for source, destination, size, bucket in span.attrs.get("transfers", ()):
         name = f"{source} to {destination}"
         flow = {
