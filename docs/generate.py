@@ -28,7 +28,7 @@ from dlobd.fields import Description
 from dlobd.layers import LAYERS
 from dlobd.measures import frames, spark_metrics
 from dlobd.record.run import Run
-from dlobd.report.words import WORDS
+from dlobd.report.first_screen import WORDS
 from dlobd.selftest import report
 from dlobd.selftest.injection_points import POINTS
 from dlobd.spans import BETWEEN_MARKS, MEASURED, SPANS, OwnQuality

@@ -22,9 +22,8 @@ from dlobd.measures.frames import RunBundle
 from dlobd.recompute import computed as record
 from dlobd.recompute.verification import verify
 from dlobd.report.export.otlp import otlp
-from dlobd.report.page.data import document
+from dlobd.report.page.data import document, source
 from dlobd.report.page.render import render
-from dlobd.report.page.source import source
 from dlobd.timeline.assemble import assemble
 from tests.captured import DATA, copy_of
 from tests.page_traces import trace_events

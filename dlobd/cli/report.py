@@ -41,9 +41,8 @@ def report(
     first, *others = bundles
     name = f"report-and-{len(others)}-more.html" if others else "report.html"
     file = checked(output, first.path / name, TYPES, force)
-    from dlobd.report.page.data import document
+    from dlobd.report.page.data import document, source
     from dlobd.report.page.render import render
-    from dlobd.report.page.source import source
 
     sources = [source(bundle) for bundle in bundles]
     for bundle, found in zip(bundles, sources, strict=True):

@@ -12,8 +12,7 @@ from typing import Any
 
 from dlobd.bundle.store import Bundle
 from dlobd.fields import plain
-from dlobd.report.page.data import document
-from dlobd.report.page.source import source
+from dlobd.report.page.data import document, source
 from tests.page_traces import sums
 
 DATA = Path(__file__).parents[1] / "data"

@@ -15,9 +15,8 @@ from dlobd.bundle import files, reading
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
 from dlobd.recompute import computed as record
-from dlobd.report.page.data import document
+from dlobd.report.page.data import document, source
 from dlobd.report.page.render import render
-from dlobd.report.page.source import source
 from dlobd.schema import Clip
 from dlobd.timeline.assemble import assemble
 from tests.captured import DATA, NAMES, copy_of

@@ -17,9 +17,8 @@ from dlobd.attribution.trace import Span
 from dlobd.bundle.store import Bundle
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.report.first_screen import first_screen
-from dlobd.report.page.data import QUALITIES, document
+from dlobd.report.page.data import QUALITIES, Source, document, source
 from dlobd.report.page.icicle import icicle
-from dlobd.report.page.source import Source, source
 from dlobd.report.page.timeline import MOST_LANES, MOST_NAMES, MOST_PARTS, MOST_ROWS, timeline
 from dlobd.report.tables import cell
 from dlobd.schema import Process

@@ -13,11 +13,9 @@ from typing import Any
 import pytest
 
 from dlobd.bundle.store import Bundle
-from dlobd.report.first_screen import first_screen
-from dlobd.report.page.data import document
+from dlobd.report.first_screen import WORDS, first_screen
+from dlobd.report.page.data import Source, document, source
 from dlobd.report.page.render import INDEX_SCRIPTS, MICRO_SCRIPTS, SCRIPTS, embedded, marked, render
-from dlobd.report.page.source import Source, source
-from dlobd.report.words import WORDS
 from tests import records
 from tests.captured import NAMES, Captured
 from tests.page_traces import DATA, HOSTILE, copied, hostile, long_run

@@ -22,10 +22,9 @@ from rich.console import Console
 
 from dlobd.record.run import Failure, Finding, Plane, Run
 from dlobd.report import sentences, text
-from dlobd.report.first_screen import TENTH_NS, first_screen, tenths
+from dlobd.report.first_screen import TENTH_NS, WORDS, first_screen, layer_words, tenths
 from dlobd.report.terminal.overview import MOST_FINDINGS, overview, several
 from dlobd.report.terminal.views import anatomy, breakdown, findings, resources, words
-from dlobd.report.words import WORDS, layer_words
 from dlobd.run import machine_noise
 from tests.captured import NAMES, Captured
 

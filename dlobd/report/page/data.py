@@ -1,4 +1,4 @@
-"""View of the page: facts for its template, and data for the charts of its scripts.
+"""View of the page: the runs from their bundles, facts for its template, and data for the charts of its scripts.
 
 Figures, tables and sentences are those of the terminal reports.
 """
@@ -6,26 +6,30 @@ Figures, tables and sentences are those of the terminal reports.
 import json
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from dlobd import __version__
-from dlobd.attribution.trace import SEGMENT_LAYERS, Attribution
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.trace import SEGMENT_LAYERS, Attribution, Trace
+from dlobd.bundle.store import Bundle
+from dlobd.errors import DlobdError
+from dlobd.evidence.resources import SampledHost
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
 from dlobd.report import sentences, tables
 from dlobd.report.comparison import common_settings, compared, labelled, own_settings
-from dlobd.report.first_screen import first_screen
+from dlobd.report.first_screen import WORDS, first_screen, layer_words
 from dlobd.report.page.icicle import icicle
-from dlobd.report.page.source import Source
 from dlobd.report.page.steps import stepping_lanes, steps
 from dlobd.report.page.timeline import timeline
 from dlobd.report.summary import by_size, machine_of, slowest_rank
-from dlobd.report.words import WORDS, layer_words
 from dlobd.schema import Event
 from dlobd.spans import INSTANTS
+from dlobd.timeline.assemble import read
 
 MOST_POINTS = 300
 """Maximum points of a curve; more samples are aggregated."""
@@ -39,6 +43,9 @@ MOST_RANKS = 40
 MOST_RECORD_BYTES = 300_000
 """Maximum size of run.json in the page. The record of 64 executors has 0.5 MB; of two executors, 50 KB."""
 
+SHOWN_PROBLEMS = 8
+"""Maximum changed files in the list; further files are counted."""
+
 DARK = ("#0072B2", "#882255")
 """Colours of layers that need white text."""
 
@@ -49,6 +56,59 @@ QUALITIES = {
     "unexplained": "unexplained_ns",
 }
 """Quality of evidence, in the order of a layer's bar -> member of `LayerTime`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run read from its bundle.
+
+    record: content of run.json.
+    trace, attribution, sampled: None if the evidence is unreadable; `sampled` also if the machine was not sampled.
+    changed: missing or changed files, one line each.
+    no_timeline: reason for a missing trace; "" if there is a trace.
+    """
+
+    run: Run
+    record: dict[str, object]
+    trace: Trace | None
+    attribution: Attribution | None
+    sampled: SampledHost | None
+    changed: tuple[str, ...]
+    no_timeline: str = ""
+
+
+def source(bundle: Bundle) -> Source:
+    """Read a bundle; if its evidence is unreadable, read only the record.
+    Raises BundleError if its run.json is missing, damaged or of a newer version."""
+    record = bundle.read_json()
+    run = Run.from_json(record)
+    changed = _problems(bundle)
+    try:
+        trace, sampled = read(bundle.path)
+        found = attribute(trace)
+    except Exception as error:  # noqa: BLE001  damaged evidence can raise anything; the record is still valid
+        unreadable = f"the evidence cannot be read ({type(error).__name__}: {str(error)[:200]})."
+        why = error.what if isinstance(error, DlobdError) else unreadable
+        return Source(run, record, None, None, None, changed, f"No timeline: {why}")
+    return Source(run, record, trace, found, sampled, (*_differs(run, found), *changed))
+
+
+def _problems(bundle: Bundle) -> tuple[str, ...]:
+    try:
+        found = bundle.verify()
+    except DlobdError as error:
+        return (error.what,)
+    rest = len(found) - SHOWN_PROBLEMS
+    more = [f"{rest} more files are changed, missing or not in hashes. dlobd verify lists them."] if rest > 0 else []
+    return (*found[:SHOWN_PROBLEMS], *more)
+
+
+def _differs(run: Run, found: Attribution) -> tuple[str, ...]:
+    """Return a warning if the layers recomputed from the evidence differ from the record."""
+    recorded = {row.layer: row.ns for row in run.layers}
+    if recorded == {row.layer: row.ns for row in found.layers}:
+        return ()
+    return ("figures from the evidence differ from run.json; the timeline shows the evidence: dlobd verify",)
 
 
 def document(sources: Sequence[Source]) -> dict[str, object]:

@@ -5,11 +5,10 @@ from rich.console import Console
 from dlobd.layers import title
 from dlobd.record.run import Run
 from dlobd.report import sentences, tables, text
-from dlobd.report.first_screen import first_screen
+from dlobd.report.first_screen import WORDS, first_screen, layer_words
 from dlobd.report.summary import machine_of, not_sound, settings, slowest_rank
 from dlobd.report.terminal.overview import print_bar
 from dlobd.report.terminal.render import show
-from dlobd.report.words import WORDS, layer_words
 
 MOST_ROWS = 12
 """Maximum rows of the tables of stages and imports. The page has more."""

@@ -16,9 +16,8 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from dlobd.bundle.store import Bundle
-from dlobd.report.page.data import document
+from dlobd.report.page.data import document, source
 from dlobd.report.page.render import render
-from dlobd.report.page.source import source
 from tests.page_traces import copied
 
 CHROMIUM = shutil.which("chromium")

@@ -15,9 +15,8 @@ from playwright.sync_api import Locator, Page
 from dlobd.bundle.store import Bundle
 from dlobd.layers import LAYERS
 from dlobd.report.first_screen import first_screen
-from dlobd.report.page.data import document
+from dlobd.report.page.data import Source, document
 from dlobd.report.page.render import render, render_index
-from dlobd.report.page.source import Source
 from tests import records
 from tests.captured import NAMES, Captured
 from tests.page_traces import HOSTILE, copied, finding, hostile, long_run
