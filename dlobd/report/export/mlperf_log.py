@@ -7,7 +7,6 @@ MLPerf is a trademark of MLCommons.
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from dlobd.errors import UsageError
 from dlobd.record.run import Run
@@ -15,15 +14,8 @@ from dlobd.schema import ClockAnchor, Experiment
 
 START, STOP, POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
 
-
-class Line(NamedTuple):
-    """Event of the log, with a monotonic timestamp."""
-
-    at_ns: int
-    event_type: str
-    key: str
-    value: object = None
-    metadata: Mapping[str, object] = {}
+Line = tuple[int, dict[str, object]]
+"""Monotonic timestamp of an event of the log, and its members."""
 
 
 def mlperf_log(run: Run, anchor: ClockAnchor) -> str:
@@ -39,16 +31,15 @@ def mlperf_log(run: Run, anchor: ClockAnchor) -> str:
         raise UsageError(f"Run {run.run_id} has no timestamp of the first touch of its data.", "export another")
     start_ns, touched_ns = run.window.start_ns, run.first_touch.at_ns
     lines = [*_settings(run, chosen, start_ns), *_training(run, chosen, touched_ns)]
-    return "".join(f":::MLLOG {json.dumps(_members(line, anchor))}\n" for line in lines)
+    zero_ns = anchor.wall_ns - anchor.monotonic_ns
+    events = ({"namespace": "", "time_ms": (zero_ns + at_ns) // 1_000_000, **members} for at_ns, members in lines)
+    return "".join(f":::MLLOG {json.dumps(event)}\n" for event in events)
 
 
-def _members(line: Line, anchor: ClockAnchor) -> dict[str, object]:
-    wall_ns = anchor.wall_ns + line.at_ns - anchor.monotonic_ns
-    return {
-        "namespace": "",
-        "time_ms": wall_ns // 1_000_000,
-        **{k: v for k, v in line._asdict().items() if k != "at_ns"},
-    }
+def _line(
+    at_ns: int, event_type: str, key: str, value: object = None, metadata: Mapping[str, object] | None = None
+) -> Line:
+    return at_ns, {"event_type": event_type, "key": key, "value": value, "metadata": metadata or {}}
 
 
 def _settings(run: Run, chosen: Experiment, at_ns: int) -> Iterator[Line]:
@@ -72,26 +63,26 @@ def _settings(run: Run, chosen: Experiment, at_ns: int) -> Iterator[Line]:
         "opt_learning_rate_decay_schedule": chosen.schedule,
         "opt_learning_rate_warmup_epochs": chosen.warmup_epochs,
     }
-    yield Line(at_ns, START, "init_start", metadata={"run_id": run.run_id, "experiment_key": run.experiment_key})
+    yield _line(at_ns, START, "init_start", metadata={"run_id": run.run_id, "experiment_key": run.experiment_key})
     for key, value in values.items():
-        yield Line(at_ns, POINT, key, value)
+        yield _line(at_ns, POINT, key, value)
 
 
 def _training(run: Run, chosen: Experiment, touched_ns: int) -> Iterator[Line]:
-    yield Line(touched_ns, STOP, "init_stop")
-    yield Line(touched_ns, START, "run_start")
+    yield _line(touched_ns, STOP, "init_stop")
+    yield _line(touched_ns, START, "run_start")
     last = run.time_to_accuracy.epoch if run.time_to_accuracy else None
     logged = [epoch for epoch in run.epochs if last is None or epoch.epoch <= last]
     for epoch in logged:
         number = {"epoch_num": epoch.epoch}
-        yield Line(epoch.end_ns - epoch.ns, START, "epoch_start", metadata=number)
-        yield Line(epoch.end_ns, STOP, "epoch_stop", metadata=number)
+        yield _line(epoch.end_ns - epoch.ns, START, "epoch_start", metadata=number)
+        yield _line(epoch.end_ns, STOP, "epoch_stop", metadata=number)
         if epoch.known_ns is not None:
-            yield Line(epoch.end_ns, START, "eval_start", metadata=number)
-            yield Line(epoch.known_ns, POINT, "eval_accuracy", epoch.test_accuracy, number)
-            yield Line(epoch.known_ns, STOP, "eval_stop", metadata=number)
+            yield _line(epoch.end_ns, START, "eval_start", metadata=number)
+            yield _line(epoch.known_ns, POINT, "eval_accuracy", epoch.test_accuracy, number)
+            yield _line(epoch.known_ns, STOP, "eval_stop", metadata=number)
     reached = last is not None if chosen.target_accuracy else run.status == "ok"
     outcome: dict[str, object] = {"status": "success" if reached else "aborted"}
     if chosen.target_accuracy:
         outcome["target_accuracy"] = chosen.target_accuracy
-    yield Line(logged[-1].known_ns or logged[-1].end_ns, STOP, "run_stop", metadata=outcome)
+    yield _line(logged[-1].known_ns or logged[-1].end_ns, STOP, "run_stop", metadata=outcome)
