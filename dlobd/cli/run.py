@@ -85,9 +85,9 @@ def run(
     if job is None and words and words[0].endswith(".py"):
         job, *words = words
     if job is not None:
-        from dlobd.experiment import job_python, own_job
+        from dlobd.experiment import own_job
 
-        chosen = job_python.fields_of(python, packages or (), requirements)
+        chosen = own_job.fields_of(python, packages or (), requirements)
         own = own_job.from_script(job, words or [], settings or [], print_note, chosen, options.words)
         python = own.python
         every: list[Runnable] = [own]

@@ -33,9 +33,9 @@ def submit(
     """Run your own spark-submit command with recording, and show its wall time by layer.
 
     The command runs on the embedded cluster or, with --hadoop-conf, on an external cluster."""
-    from dlobd.experiment import job_python, own_job
+    from dlobd.experiment import own_job
 
-    chosen = job_python.fields_of(python, packages or (), requirements)
+    chosen = own_job.fields_of(python, packages or (), requirements)
     queue = spark_options(None, "", hadoop_conf).default_queue
     job = own_job.from_line(line or [], settings or [], print_note, chosen, queue)
     return run_one(job, out, dry_run, external_cluster(hadoop_conf, archive, job.python))

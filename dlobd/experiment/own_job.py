@@ -1,12 +1,15 @@
 """Builds a checked OwnJob from the user's script or spark-submit line.
 
-Defaults come from the built-in main experiment. The script itself controls the training.
+Defaults come from the built-in main experiment. The script itself controls the training. The options --python, --with
+and --requirements choose its Python; `dlobd.run.overlay` installs the packages.
 """
 
+import hashlib
 import os
 import re
+import shutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -55,6 +58,8 @@ OVERHEAD_FACTOR, MIN_OVERHEAD = rivals(OVERHEAD)[:2]
 
 PYTHONS = ("spark.pyspark.python", "spark.pyspark.driver.python")
 
+_INCLUDED = re.compile(r"\s*(?:-r|-c|--requirements?|--constraints?)[ =]*([^\s:]+)\s*")
+
 NOT_A_JOB = ("--kill", "--status", "--version", "--help", "-h", "--usage-error", "--remote")
 
 
@@ -67,7 +72,7 @@ def from_script(
     options: tuple[str, ...] = (),
 ) -> OwnJob:
     """Build the job of a script with its arguments and `key=value` overrides; the last override wins. `chosen`: fields
-    of `job_python`; `options`: --conf and --queue of spark-submit. Raises UsageError if the script is missing, or a
+    from `fields_of`; `options`: --conf and --queue of spark-submit. Raises UsageError if the script is missing, or a
     key, type, range or name is wrong."""
     line = spark_options.parse(("spark-submit", *options, script))
     _refuse(line, line.given, chosen.get("python", ""))
@@ -90,7 +95,7 @@ def from_line(
     default_queue: str = "",
 ) -> OwnJob:
     """Build the job of a spark-submit line in this shell. Its options are kept; `overrides` may add other settings,
-    `chosen` has fields of `job_python`, `default_queue` is for a line without a queue. Raises UsageError if the line is
+    `chosen` is from `fields_of`, `default_queue` is for a line without a queue. Raises UsageError if the line is
     not a spark-submit command, has no Python script, or cannot be recorded."""
     line = spark_options.parse(words)
     python: str = chosen.get("python", "")
@@ -285,3 +290,59 @@ def _refuse(line: spark_options.Line, settings: Mapping[str, Given], python: str
             if allowed is ours:
                 remedy = f"omit it, and use dlobd's option --python {settings[key].value}"
             raise UsageError(f"{settings[key]} is not supported: {why}.", remedy)
+
+
+# ---- the Python of a script
+
+
+def fields_of(
+    python: str | None = None, packages: Sequence[str] = (), requirements: Path | None = None
+) -> dict[str, str | tuple[str, ...]]:
+    """Return the fields of OwnJob for these options. Raises UsageError if a file or program is missing, or if the
+    content of a package may change."""
+    texts = list(_texts(requirements)) if requirements else []
+    return {
+        "python": _interpreter(python) if python else "",
+        "packages": tuple(map(_requirement, packages)),
+        "requirements": str(requirements.absolute()) if requirements else "",
+        "requirements_sha256": hashlib.sha256("\0".join(texts).encode()).hexdigest() if texts else "",
+    }
+
+
+def _interpreter(python: str) -> str:
+    """Return the absolute path of an interpreter, without resolving links; empty for the Python of dlobd."""
+    found = shutil.which(os.path.expanduser(python))
+    if found is None:
+        raise UsageError(f"--python {python}: there is no such program.", "--python /usr/bin/python3")
+    path = os.path.abspath(found)
+    return "" if path in own_pythons() else path
+
+
+def _requirement(package: str) -> str:
+    """Return a requirement; a wheel on this machine with the hash of its content."""
+    path = Path(package)
+    if package.startswith("-") or path.is_dir():
+        why = "is an option" if package.startswith("-") else "is a directory, whose content may change"
+        raise UsageError(f"--with {package} {why}.", "name a package or a wheel, or use --requirements FILE")
+    if path.suffix != ".whl":
+        return package
+    try:
+        return f"{path.name.partition('-')[0]} @ {path.resolve().as_uri()}#sha256={sha256_of(path)}"
+    except OSError as error:
+        raise UsageError(f"--with {package} cannot be read: {error.strerror}.", "name another wheel") from None
+
+
+def _texts(path: Path, including: tuple[Path, ...] = ()) -> Iterator[str]:
+    """Yield the text of a requirements file, and of the files that it includes."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UsageError(f"--requirements {path} cannot be read: {why}.", "name a requirements file") from None
+    yield text
+    for line in text.splitlines():
+        if line.lstrip().startswith(("-e", "--editable")):
+            raise UsageError(f"{path} has the editable install {line.strip()!r}.", "name a package or a wheel there")
+        match = _INCLUDED.match(line)
+        if match and (inner := path.parent / match[1]) not in including:
+            yield from _texts(inner, (*including, inner))

@@ -17,7 +17,7 @@ import pytest
 from dlobd import paths
 from dlobd.errors import DlobdError, SetupError, UsageError
 from dlobd.experiment import own_job
-from dlobd.experiment.job_python import fields_of
+from dlobd.experiment.own_job import fields_of
 from dlobd.run import overlay, packing, runner
 from dlobd.run.overlay import JobPython
 from tests.recorded import read_all

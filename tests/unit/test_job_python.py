@@ -12,7 +12,7 @@ import pytest
 from dlobd import cli, paths
 from dlobd.errors import UsageError
 from dlobd.experiment import own_job
-from dlobd.experiment.job_python import fields_of
+from dlobd.experiment.own_job import fields_of
 from dlobd.job.launchers.failure import with_option
 from dlobd.run.place.external import ExternalCluster, planned_target
 from dlobd.run.submit_command import command_of
