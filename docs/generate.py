@@ -112,7 +112,11 @@ def degrees() -> str:
 
 def settings() -> str:
     """Return a row per key of an experiment."""
-    return _table(("Key", "Default", "Values", "Unit", "Meaning"), (setting.row for setting in SETTINGS.values()))
+    rows = []
+    for one in SETTINGS.values():
+        default = "required" if one.required else f"`{json.dumps(one.default)}`"
+        rows.append((f"`{one.name}`", default, one.values, one.about.unit or "-", one.about.text))
+    return _table(("Key", "Default", "Values", "Unit", "Meaning"), rows)
 
 
 def metrics() -> str:

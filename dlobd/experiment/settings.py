@@ -4,7 +4,6 @@ Type, range, registry, default and description come from the field's declaration
 """
 
 import dataclasses
-import json
 import math
 import re
 import tomllib
@@ -67,12 +66,6 @@ class Setting:
     @property
     def required(self) -> bool:
         return self.default is dataclasses.MISSING
-
-    @property
-    def row(self) -> tuple[str, str, str, str, str]:
-        """Key, default, values, unit and meaning, for pages and help."""
-        default = "required" if self.required else f"`{json.dumps(self.default)}`"
-        return f"`{self.name}`", default, self.values, self.about.unit or "-", self.about.text
 
     @property
     def values(self) -> str:
