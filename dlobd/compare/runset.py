@@ -91,7 +91,7 @@ def without_series(label: str, runs: Iterable[Run]) -> RunSet:
 def of_series(series: scheduling.Series, ended: Mapping[scheduling.Cell, store.Bundle] | None = None) -> RunSet:
     """Read the finished runs of a series in the order of its points. `ended`: those to read, if they are known; finding
     them reads each run. Raises BundleError if a bundle cannot be read."""
-    busy = series.busy()
+    busy = {begun.run_id: begun.busy_percent for begun in series.begun}
     places = {label: place for place, label in enumerate(series.points)}
     every = series.ended() if ended is None else ended
     members = tuple(

@@ -96,10 +96,6 @@ class Series:
                 bundles[Cell(begun.repeat, begun.point)] = bundle
         return bundles
 
-    def busy(self) -> dict[str, float]:
-        """Return the utilisation of all cores before each run, in percent, by run ID."""
-        return {begun.run_id: begun.busy_percent for begun in self.begun}
-
 
 def load(path: Path) -> Series:
     """Read a series from its file. Raises BundleError if it cannot be read, is damaged or of a newer version."""

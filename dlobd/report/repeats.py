@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dlobd.compare.figures import PARTS, Value, layer_s, metric, throughput, wall_s
-from dlobd.compare.median import Spread, spread
+from dlobd.compare.median import spread
 from dlobd.layers import title
 from dlobd.record.run import Run
 
@@ -21,11 +21,6 @@ Runs = Mapping[str, Sequence[Run]]
 
 WIDTH = 300
 """Width of the widest table of a sweep, in columns. A narrower terminal wraps lines; no cell is cut."""
-
-
-def over_repeats(runs: Sequence[Run], value: Value) -> Spread:
-    """Compute the spread of a figure over the runs with status ok."""
-    return spread(value(run) for run in _ok(runs))
 
 
 def left_out(runs: Sequence[Run]) -> str:
@@ -40,14 +35,14 @@ def table(points: Runs, console: Console) -> None:
     console.print("Wall, seconds")
     walls = plain_table("point", "ok", "median", "min", "max", "IQR")
     for label, runs in points.items():
-        wall = over_repeats(runs, wall_s)
+        wall = spread(map(wall_s, _ok(runs)))
         iqr = wall.q3 - wall.q1 if wall.q3 is not None and wall.q1 is not None else None
         walls.add_row(label, f"{wall.n}/{len(runs)}", *map(_cell, (wall.median, wall.low, wall.high, iqr)))
     console.print(walls)
     console.print("\nLayers, median seconds (medians need not add up)")
     layers = plain_table("layer", *points)
     for layer in PARTS:
-        medians = [over_repeats(runs, partial(layer_s, layer=layer)).median for runs in points.values()]
+        medians = [spread(map(partial(layer_s, layer=layer), _ok(runs))).median for runs in points.values()]
         if any(medians):
             layers.add_row(title(layer), *map(_cell, medians))
     console.print(layers)

@@ -132,7 +132,7 @@ def test_the_file_is_there_before_the_first_run_and_names_each(tmp_path: Path, r
     (begun,) = kept["begun"]
     assert (begun["repeat"], begun["point"]) == (1, "a")
     assert Bundle(tmp_path / "a" / begun["run_id"]).path.is_dir()
-    assert list(series_file.load(found.path).busy()) == [begun["run_id"]]
+    assert [one.run_id for one in series_file.load(found.path).begun] == [begun["run_id"]]
 
 
 def test_other_points_or_another_seed_are_another_series(tmp_path: Path) -> None:
