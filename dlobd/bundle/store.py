@@ -10,6 +10,7 @@ Other files in the directory can be regenerated, and may be deleted. Secrets are
 so that a bundle can be shared.
 """
 
+import dataclasses
 import gzip
 import io
 import json
@@ -19,8 +20,12 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from types import UnionType
+from typing import Annotated, Any, BinaryIO, Self, Union, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from dlobd.bundle import reading
 from dlobd.bundle.files import COLLECTED, CONTAINER_LOGS, DRIVER_STDOUT, HASHES, PARTS, RUN, WINDOW
@@ -30,7 +35,6 @@ from dlobd.fields import plain
 from dlobd.paths import replace_file, sha256_of
 from dlobd.process_id import ProcessId
 from dlobd.record.run import Run
-from dlobd.record.shape import difference
 from dlobd.schema import SCHEMA_VERSION
 from dlobd.tracing import clock
 
@@ -331,3 +335,62 @@ def validate(run: Any, label: str) -> None:
         known = [layer[name] for name in ("measured_ns", "between_marks_ns", "named_wait_ns", "unexplained_ns")]
         if sum(known) != layer["ns"]:
             raise BundleError(f"{label}: the parts of {layer['layer']} sum to {sum(known)}, not to {layer['ns']} ns.")
+
+
+# ---- the shape of a declared class for msgspec, which checks a large record in milliseconds
+
+
+def difference(value: object, kind: type) -> tuple[str, str] | None:
+    """Compare a JSON value with a declared class. Return place and kind of the first difference, or None."""
+    try:
+        msgspec.convert(value, _shape(kind), dec_hook=_chosen)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).partition(" - at `$")
+        return place.strip(".`").replace("[", ".").replace("]", "").replace(".", "/") or "the top level", what
+    return None
+
+
+class _Choice:
+    """Value of one of several classes, `kinds`: msgspec has no unions of classes."""
+
+    kinds: tuple[Any, ...]
+
+
+def _chosen(choice: type, value: object) -> object:
+    assert issubclass(choice, _Choice)
+    found = [difference(value, kind) for kind in choice.kinds]
+    if None not in found:
+        raise ValueError("; ".join(f"{what} at {place}" for place, what in filter(None, found)))
+    return choice()
+
+
+@cache
+def _shape(kind: Any) -> Any:
+    if dataclasses.is_dataclass(kind):
+        assert isinstance(kind, type)
+        hints, fields = get_type_hints(kind), []
+        for field in dataclasses.fields(kind):
+            about = field.metadata.get("about")
+            own = _limited(_shape(hints[field.name]), about.limits if about else {})
+            fields.append((field.name, own) if field.default is dataclasses.MISSING else (field.name, own, None))
+        return msgspec.defstruct(kind.__name__, fields, forbid_unknown_fields=True, kw_only=True)
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        classes = tuple(one for one in arguments if dataclasses.is_dataclass(one))
+        if len(classes) > 1:
+            return type("Choice", (_Choice,), {"kinds": classes})
+        return Union[tuple(map(_shape, arguments))]  # noqa: UP007  of a tuple
+    if origin is Mapping:
+        return dict[str, _shape(arguments[1])]  # type: ignore[misc]
+    if origin is tuple:
+        return list[_shape(arguments[0])] if arguments[-1] is Ellipsis else tuple[tuple(map(_shape, arguments))]  # type: ignore[misc]
+    return str if isinstance(kind, type) and issubclass(kind, str) else kind
+
+
+def _limited(kind: Any, limits: Mapping[str, Any]) -> Any:
+    """Return a type of numbers or texts with the limits of its field."""
+    if get_origin(kind) in (Union, UnionType):
+        return Union[tuple(_limited(one, limits) for one in get_args(kind))]  # noqa: UP007  of a tuple
+    if kind in (int, float):
+        return Annotated[kind, msgspec.Meta(ge=limits.get("minimum"), le=limits.get("maximum"))]
+    return Annotated[kind, msgspec.Meta(pattern=limits["pattern"])] if kind is str and "pattern" in limits else kind
