@@ -20,6 +20,6 @@ def import_(
 
     A run lacks its record if dlobd was killed after the job, or if memory or disk did not suffice. The evidence of a
     bundle with hashes must be unchanged. --to leaves the bundle as it is, for a full or read-only disk."""
-    from dlobd.recompute.storing import store
+    from dlobd.recompute.computed import store
 
     return print_result(store(find_run(run, out), to))

@@ -1,8 +1,10 @@
-"""Computes the members of run.json that follow from a bundle's evidence. Pure."""
+"""Computes the members of run.json that follow from a bundle's evidence, and stores them. Needs no cluster."""
 
+import shutil
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,13 @@ from dlobd.attribution.attribute import attribute
 from dlobd.attribution.trace import Spans, Trace
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
+from dlobd.errors import BundleError, SetupError, UsageError
 from dlobd.evidence import recorder
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.absence import MissingEvidence
 from dlobd.evidence.expected.search import missing
 from dlobd.evidence.recorder import RecordedProcess, trainers
+from dlobd.experiment.own_job import from_dict
 from dlobd.fields import decoded
 from dlobd.findings.base import Context
 from dlobd.findings.find import findings
@@ -55,6 +59,9 @@ from dlobd.trust.warnings import warnings
 
 MOST_CLIPS = 1_000
 """Maximum number of corrections of a kind that the record lists."""
+
+RECORD_BYTES = 16 << 20
+"""Disk for run.json and hashes; a run of 64 executors needs 1 MB."""
 
 INTERRUPTED = "interrupted by the user or the system while the job was running"
 INTERRUPTED_LATE = "interrupted by the user or the system after the job had ended, before its evidence was complete"
@@ -146,6 +153,32 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
     lacking = (f"omitted: {one.part}: {one.reason}" for one in parts.omitted)
     said = (*members.warnings, *lacking)
     return replace(members, status=status, reason=reason, failure=broken, warnings=said, omitted=tuple(parts.omitted))
+
+
+def check_disk(directory: Path) -> None:
+    """Raise SetupError if a directory has no room for a record."""
+    if (free := shutil.disk_usage(directory).free) < RECORD_BYTES:
+        what = f"The record needs {RECORD_BYTES / 1e6:.0f} MB of disk, and {directory} has {free / 1e6:.1f} MB."
+        raise SetupError(what, f"free disk space, or dlobd import {directory} --to DIRECTORY")
+
+
+def store(bundle: Bundle, to: Path | None = None) -> Bundle:
+    """Compute the record of a run from its evidence; write and seal it, or only write run.json into another directory.
+    Raises UsageError if the run is still running or waits for its collection, BundleError if the evidence was changed
+    after the run or is unreadable, SetupError if memory or disk do not suffice."""
+    run, target = bundle.read(), Bundle(to) if to else bundle
+    if run.status == "running":
+        raise UsageError(f"Run {run.run_id} is running, or waits for its collection.", "wait, or dlobd collect")
+    changed = [line for line in bundle.verify() if not line.startswith("run.json:")] if bundle.digest else []
+    if changed:
+        raise BundleError(f"{bundle.path} differs from its hashes: {changed[0]}.", f"dlobd verify {bundle.path}")
+    target.path.mkdir(parents=True, exist_ok=True)
+    check_disk(target.path)
+    experiment = from_dict(asdict(run.configuration), "configuration of run.json")
+    target.write(replace(run.with_computed(computed(bundle, experiment, forgives=True)), process=None))
+    if to is None:
+        bundle.seal()
+    return target
 
 
 def _summed(clips: Sequence[Clip]) -> tuple[Clip, ...]:
