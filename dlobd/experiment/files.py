@@ -8,19 +8,20 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from dlobd.axes import DATASETS
+from dlobd.axes import DATASETS, MODELS
 from dlobd.errors import DlobdError, UsageError
-from dlobd.experiment import channels, memory, settings, spark_conf, ways
+from dlobd.experiment import channels, settings, spark_conf, ways
 from dlobd.experiment.settings import SETTINGS, Source, Value
 from dlobd.fields import decoded
 from dlobd.job.datasets import user as user_datasets
-from dlobd.job.datasets.base import dataset_of
+from dlobd.job.datasets.base import dataset_of, layout_of
 from dlobd.paths import PACKAGE
-from dlobd.registry import unknown
+from dlobd.registry import LARGEST_MODEL_MB, unknown
 from dlobd.schema import DEFAULTS, Experiment, OwnJob, Runnable
 from dlobd.user_file import MemberRef, sha256_of
 
@@ -35,6 +36,17 @@ _WITH = {"train_samples": ("workers", "batch_size")}
 
 _ADDED = ("queue", "spark_conf", "record_every_steps")
 """Settings that count in a key only if they are set: they were added later, and earlier runs keep their keys."""
+
+HEAP_MB = 512
+LAUNCHER_MB = 1280
+"""Memory for launchers without a row in `ways.PREFERRED`."""
+
+BATCH = 50
+BATCHES_AHEAD = 10
+"""Batches that tf.data prefetches, decodes and hands over; see `dlobd.job.training.inputs`."""
+
+STEP_MB = 128
+"""Increment of the embedded cluster's containers: yarn.scheduler.minimum-allocation-mb of yarn/base."""
 
 Note = Callable[[str], None]
 """Function that receives a line for each setting that dlobd implied or derived."""
@@ -146,12 +158,12 @@ def build(
     experiment = decoded(Experiment, checked | changed)
     for name, why, remedy in _problems(experiment, stored):
         with contextlib.suppress(ValueError):  # an invalid data set
-            admit(decoded(Experiment, dataclasses.asdict(experiment) | memory.derived(experiment)))
+            admit(decoded(Experiment, dataclasses.asdict(experiment) | derived_memory(experiment)))
         # the user may have changed another setting of the combination
         options = [one for one in (name, *_WITH.get(name, ())) if one in sources and sources[one].option]
         at = options[0] if options else name
         raise UsageError(f"{sources.get(at, whole).at(at)}: {why}", remedy)
-    if stored or not (sizes := memory.derived(experiment)):
+    if stored or not (sizes := derived_memory(experiment)):
         return experiment
     note(f"derived: {', '.join(f'{name}={value}' for name, value in sizes.items())}")
     return decoded(Experiment, dataclasses.asdict(experiment) | sizes)
@@ -179,6 +191,33 @@ def _digests(values: Mapping[str, Value], given: Mapping[str, object], at: Calla
             except DlobdError as error:
                 raise UsageError(f"{at(field)}: {field} {error.what}", error.remedy) from None
     return hashes
+
+
+def derived_memory(experiment: Experiment) -> dict[str, int]:
+    """Return the memory settings that are 0, with derived values. Raises ValueError for an invalid data set.
+
+    heap        for Spark itself, which streams records block by block
+    overhead    launcher + model x max(1, batch / 50) + input, rounded up to YARN's increment
+        launcher    Python workers and a trainer with SoftMax regression
+        model       additional memory of another model, with batches of up to 50
+        input       feed: a rank's partition, twice for TensorFlowOnSpark (in its queue and in transit); the barrier
+                    launcher keeps it for later epochs. read: the batches that tf.data prefetches, as float32
+
+    Launcher and model are upper bounds; the runs of docs/results.md did not exceed them.
+    """
+    e = experiment
+    if e.executor_memory_mb and e.executor_overhead_mb:
+        return {}
+    layout = layout_of(dataset_of(e, available=False))
+    launcher_mb = ways.PREFERRED.get(e.launcher, {}).get("executor_overhead_mb", LAUNCHER_MB)
+    model_mb = LARGEST_MODEL_MB if e.model.path else MODELS.row(e.model).memory_mb
+    if e.input == "read":
+        input_bytes = BATCHES_AHEAD * e.batch_size * math.prod(layout.shape) * 4.0
+    else:
+        input_bytes = e.train_samples / e.workers * layout.record_bytes * (1 if e.launcher == "barrier" else 2)
+    overhead_mb = launcher_mb + model_mb * max(1, e.batch_size / BATCH) + input_bytes / 2**20
+    sizes = {"executor_memory_mb": HEAP_MB, "executor_overhead_mb": math.ceil(overhead_mb / STEP_MB) * STEP_MB}
+    return {name: size for name, size in sizes.items() if not getattr(e, name)}
 
 
 def _problems(experiment: Experiment, stored: bool) -> Iterator[tuple[str, str, str]]:

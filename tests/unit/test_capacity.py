@@ -9,7 +9,7 @@ import pytest
 
 from bench.models import points
 from dlobd.errors import SetupError, UsageError
-from dlobd.experiment import files, memory, own_job
+from dlobd.experiment import files, own_job
 from dlobd.hadoop.embedded.configuration import ClusterSettings, default_settings
 from dlobd.job import device_config
 from dlobd.run import runner
@@ -146,7 +146,7 @@ def test_larger_jobs_get_more_memory() -> None:
 def test_every_model_gets_the_memory_of_its_measured_runs() -> None:
     for point in points().values():
         free = dataclasses.replace(point, executor_memory_mb=0, executor_overhead_mb=0)
-        sizes = memory.derived(free)
+        sizes = files.derived_memory(free)
         assert sizes["executor_overhead_mb"] >= point.executor_overhead_mb
         assert sizes["executor_memory_mb"] >= point.executor_memory_mb
         capacity.check_yarn(dataclasses.replace(free, **sizes), capacity.embedded(default_settings()))  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from dlobd.axes import LAUNCHERS
 from dlobd.errors import SetupError
 from dlobd.experiment import spark_submit_line
-from dlobd.experiment.memory import STEP_MB
+from dlobd.experiment.files import STEP_MB
 from dlobd.hadoop.embedded.configuration import ClusterSettings
 from dlobd.job.device_config import VISIBLE, visible_gpus
 from dlobd.memory import available_memory_bytes
