@@ -192,9 +192,9 @@ def _reached(run: Run, found: TimeToAccuracy) -> str:
 def resource_line(used: ResourceUse) -> str:
     """Format CPU and memory use of the whole window."""
     host = used.hosts[0]
-    busy = text.percent(host.cpu_busy_ns / (host.sampled_ns * host.cores)) if host.sampled_ns else "unknown"
+    busy = text.percentage(host.cpu_busy_ns / (host.sampled_ns * host.cores), 1) if host.sampled_ns else "unknown %"
     return (
-        f"resources: CPU {busy} % busy of {host.cores} cores, at most {_gb(host.memory_used_peak_bytes)} of "
+        f"resources: CPU {busy} busy of {host.cores} cores, at most {_gb(host.memory_used_peak_bytes)} of "
         f"{_gb(host.memory_bytes)} GB of memory in use (--view resources)"
     )
 
@@ -204,13 +204,13 @@ def resource_lines(used: ResourceUse) -> list[str]:
     host = used.hosts[0]
     lines = [
         f"GPU {gpu.index}, {gpu.name}: "
-        f"{'unknown' if gpu.busy_share is None else text.percent(gpu.busy_share)} % busy, at most "
+        f"{'unknown %' if gpu.busy_share is None else text.percentage(gpu.busy_share, 1)} busy, at most "
         f"{'unknown' if gpu.memory_used_peak_bytes is None else _gb(gpu.memory_used_peak_bytes)} of "
         f"{_gb(gpu.memory_bytes)} GB in use"
         for gpu in used.gpus
     ]
     processes_ns = host.processes_cpu_ns + host.unseen_cpu_ns
-    share = f"{text.percent(processes_ns / host.cpu_busy_ns)} %, " if host.cpu_busy_ns else ""
+    share = f"{text.percentage(processes_ns / host.cpu_busy_ns, 1)}, " if host.cpu_busy_ns else ""
     lines.append(
         f"CPU time: {text.seconds(host.cpu_busy_ns)} s of the machine; processes used {text.seconds(processes_ns)} s "
         f"({share}{text.seconds(host.unseen_cpu_ns)} s between samples). Other virtual machines used "

@@ -85,7 +85,7 @@ def cell(value: Cell, unit: Unit = "text", unknown: str = "unknown") -> str:
         if unit in digits:
             return digits[unit]
     if isinstance(value, int | float) and unit == "share":
-        return text.percent(value)
+        return f"{100 * value:.1f}"
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, int) and not isinstance(value, bool):

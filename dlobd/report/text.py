@@ -42,11 +42,6 @@ def seconds(ns: int) -> str:
     return f"{ns / 1e9:.3f}"
 
 
-def percent(share: float) -> str:
-    """Format a fraction in percent without the unit: 0.54 becomes `54.0`."""
-    return f"{100 * share:.1f}"
-
-
 def percentage(share: float, digits: int = 0) -> str:
     """Format a fraction as a percentage: 0.54 becomes `54 %`."""
     return f"{100 * share:.{digits}f} %"
