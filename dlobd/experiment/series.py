@@ -46,11 +46,9 @@ def shuffled(points: Iterable[str], repeats: int, seed: int) -> list[Cell]:
 
 
 @dataclass(frozen=True, slots=True)
-class StartedRun:
+class StartedRun(Cell):
     """A run that was started for a cell; `busy_percent` is the CPU utilisation just before the run."""
 
-    repeat: int
-    point: str
     run_id: str
     busy_percent: float
 
