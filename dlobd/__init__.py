@@ -32,10 +32,8 @@ def load(run: str | Path = "latest", out: str | Path | None = None) -> RunBundle
 def load_sweep(path: str | Path) -> pd.DataFrame:
     """Return a data frame with one row per run of a series: `dlobd.load_sweep("runs/series-KEY.json")`.
 
-    `dlobd.compare.sweep_frame.COLUMNS` lists its columns; each axis of a sweep adds a column.
-
-    Raises BundleError if the file or a run's bundle is missing, damaged or of a newer version.
-    """
+    `dlobd.compare.sweep_frame.COLUMNS` lists its columns; each axis of a sweep adds a column. Raises BundleError if the
+    file or a run's bundle is missing, damaged or of a newer version."""
     from dlobd.compare.sweep_frame import load as read
 
     return read(path)

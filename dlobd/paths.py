@@ -122,10 +122,8 @@ def plain(path: Path, longest: int | None = None) -> Path:
 
 
 def resolved_plain(directory: Path) -> Path:
-    """Return `directory`, or a replacement in `links_dir` if it resolves to a path with special characters.
-
-    Spark finds its configuration as a Java resource, which resolves links and does not decode `%20`.
-    """
+    """Return `directory`, or a replacement in `links_dir` if it resolves to a path with special characters: Spark finds
+    its configuration as a Java resource, which resolves links and does not decode `%20`."""
     real = os.path.realpath(directory)
     if _PLAIN.fullmatch(real):
         return directory
@@ -134,11 +132,9 @@ def resolved_plain(directory: Path) -> Path:
 
 
 def links_dir() -> Path:
-    """Return this cache's directory of the links of `plain`; does not create it.
-
-    It is in the cache, else in `$XDG_STATE_HOME` or `~/.local/state`, whose files no cleaner of temporary files
-    removes. If both paths are too long or need a link themselves, it is in /tmp.
-    """
+    """Return this cache's directory of the links of `plain`; does not create it. It is in the cache, else in
+    `$XDG_STATE_HOME` or `~/.local/state`, whose files no cleaner of temporary files removes. If both paths are too long
+    or need a link themselves, it is in /tmp."""
     cache = cache_dir()
     name = _digest(str(cache))
     for path in (cache / "links", _xdg("XDG_STATE_HOME", ".local/state") / name):

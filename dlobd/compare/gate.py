@@ -31,8 +31,7 @@ class Gate:
     """Outcome of the gate.
 
     grown: quantities above the limit, largest growth in seconds first.
-    open_walls, open_layers: undecided wall times and layers, whose intervals contain the limit. Layers do not affect
-        the outcome.
+    open_walls, open_layers: quantities with intervals that contain the limit; layers do not affect the outcome.
     runs_needed: estimated runs of each side to decide the wall times; None if decided, or if the number is unknown.
     """
 

@@ -27,11 +27,8 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its confidence interval; an infinite value means never.
-
-    With too few repeats for an interval, `low`, `high` and `coverage` are None.
-
-    coverage: guaranteed probability that the interval contains the true value; 0.969 for six repeats.
+    """A value with its confidence interval; an infinite value means never. `coverage` is the guaranteed probability
+    that the interval contains the true value: 0.969 for six repeats. Too few repeats have no interval, and no coverage.
     """
 
     value: float

@@ -51,10 +51,8 @@ def smallest_ns(samples: Samples, alpha: float) -> float | None:
 
 
 def runs_needed(samples: Samples, effect_ns: float, alpha: float) -> int | None:
-    """Return the runs per sample that detect a difference of `effect_ns` at `alpha` with `POWER`.
-
-    None with too few runs for an estimate, or if the result exceeds `MOST_RUNS`.
-    """
+    """Return the runs per sample that detect a difference of `effect_ns` at `alpha` with `POWER`; None with too few
+    runs for an estimate, or if the result exceeds `MOST_RUNS`."""
     return _fewest(samples, effect_ns, alpha, lambda size: multiple(size, size, samples.paired, alpha))
 
 

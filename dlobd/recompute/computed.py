@@ -68,11 +68,9 @@ INTERRUPTED_LATE = "interrupted by the user or the system after the job had ende
 
 
 def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Computed:
-    """Compute the members of run.json from a bundle's evidence; equal bundles give equal results.
-
-    With `forgives`, a part that fails or exceeds its limits is omitted; otherwise its error is raised, such as
-    LimitExceeded. Raises BundleError if the run was never submitted or its job description is missing, SetupError if
-    the memory for the spans does not suffice.
+    """Compute the members of run.json from a bundle's evidence; equal bundles give equal results. With `forgives`, a
+    part that fails or exceeds its limits is omitted; otherwise its error is raised, such as LimitExceeded. Raises
+    BundleError if the run was never submitted or its job description is missing, SetupError if memory does not suffice.
     """
     evidence, parts = Evidence(bundle.path), Parts(forgives, recorder.size_bytes(bundle.spans))
     # without its spans, a run has its wall time only, and no layer has a share of it

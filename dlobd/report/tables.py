@@ -32,10 +32,7 @@ LARGEST = 10
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Column of a table: heading, including the unit, and kind of the values.
-
-    page_only: True for a column that does not fit the terminal's 79 columns.
-    """
+    """Column of a table: heading, unit of the values, and True if it does not fit the terminal's 79 columns."""
 
     name: str
     unit: Unit = "text"
