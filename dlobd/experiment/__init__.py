@@ -1,4 +1,2 @@
-"""Reads TOML files and command lines into a checked Experiment or OwnJob.
-
-All checks take place before a run starts. `shipped/` contains the built-in experiments.
-"""
+"""Reads TOML files and command lines into a checked Experiment or OwnJob, before a run starts. `shipped/` contains the
+built-in experiments."""

@@ -31,14 +31,13 @@ def icicle(run: Run, attribution: Attribution | None) -> dict[str, object]:
     for layer in [*LAYERS, UNATTRIBUTED]:
         if layer in tree and (ns := _total(tree[layer])):
             nodes.append([1, at, at + ns, layer, title(layer)])
-            nodes += _layer(tree[layer], layer, at, run.wall_ns * SMALLEST)
+            if layer != UNATTRIBUTED:
+                nodes += _layer(tree[layer], layer, at, run.wall_ns * SMALLEST)
             at += ns
     return {"nodes": nodes, "by_span": bool(by_span), "wall_ns": run.wall_ns}
 
 
 def _layer(names: dict[str, Counter[str]], layer: str, at: int, smallest_ns: float) -> list[list[object]]:
-    if layer == UNATTRIBUTED:
-        return []
     nodes: list[list[object]] = []
     small: list[int] = []
     for name, kinds in sorted(names.items(), key=lambda item: (-item[1].total(), item[0])):
