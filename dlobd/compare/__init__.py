@@ -1,2 +1,2 @@
-"""Comparison of sets of runs: loading, compatibility, tests, confidence intervals, power, the gate of `dlobd check`. The
-text for terminal and page is in `dlobd.report`."""
+"""Comparison of sets of runs: loading, compatibility, tests, confidence intervals, power, the gate of `dlobd check`.
+Text for the terminal and the page is in `dlobd.report`."""

@@ -230,7 +230,7 @@ def _counter(name: str, at_us: float, values: dict[str, float]) -> dict[str, obj
 
 def _metadata(pid: int, tid: int | None, what: str, value: object) -> dict[str, object]:
     """Set `what`, name or sort_index, of a process or of its thread."""
-    thread = {} if tid is None else {"tid": tid}
+    thread: dict[str, object] = {} if tid is None else {"tid": tid}
     return {
         "ph": "M",
         "name": f"{'thread' if thread else 'process'}_{what}",
