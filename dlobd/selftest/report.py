@@ -9,7 +9,7 @@ from rich.table import Column, Table
 
 from dlobd.layers import LAYERS
 from dlobd.report.text import percentage
-from dlobd.selftest import run_totals
+from dlobd.selftest import score
 from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.runs import SelftestRun
 from dlobd.selftest.score import BLAMED, HELD_UP, RIGHT, WRONG, confusion, lines
@@ -80,26 +80,26 @@ def document(rans: Sequence[SelftestRun]) -> Document:
     }
 
 
-def _totals(rans: Sequence[SelftestRun]) -> list[run_totals.Total]:
-    runs: dict[bool, list[run_totals.RunTotals]] = {True: [], False: []}
+def _totals(rans: Sequence[SelftestRun]) -> list[score.Total]:
+    runs: dict[bool, list[score.RunTotals]] = {True: [], False: []}
     for ran in rans:
         if not ran.plan.attempt:  # a repetition has no control beside it
             plan = ran.plan
-            runs[plan.control].append(run_totals.totals_of(plan.way, plan.block, ran.injected, ran.attribution))
-    return run_totals.compared(runs[False], runs[True])
+            runs[plan.control].append(score.totals_of(plan.way, plan.block, ran.injected, ran.attribution))
+    return score.compared(runs[False], runs[True])
 
 
 def _coverage(rans: Sequence[SelftestRun]) -> list[Document]:
     """Return a row per way: of its control, or of its run with delays if it has no control."""
     delayed = [ran for ran in rans if not ran.plan.control]
-    touched = {named for ran in delayed for named in run_totals.touched(ran.injected, ran.attribution)}
+    touched = {named for ran in delayed for named in score.touched(ran.injected, ran.attribution)}
     of_way: dict[str, SelftestRun] = {}
     for ran in sorted(rans, key=lambda ran: not ran.plan.control):
         if not ran.plan.own:
             of_way.setdefault(ran.plan.way, ran)
     rows = []
     for way, ran in of_way.items():
-        covered = run_totals.coverage_of(ran.attribution, touched)
+        covered = score.coverage_of(ran.attribution, touched)
         rest = [{"layer": layer, "name": name, "ns": ns} for (layer, name), ns in covered.untouched_ns]
         rows.append(
             {"way": way, "control": ran.plan.control, "wall_ns": covered.wall_ns, "touched_ns": covered.touched_ns}

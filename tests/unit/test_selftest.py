@@ -17,7 +17,7 @@ from dlobd.evidence.rpc import Call
 from dlobd.faults import injection_log
 from dlobd.faults.injection_log import Injection
 from dlobd.layers import LAYERS
-from dlobd.selftest import plans, run_totals, runs, score
+from dlobd.selftest import plans, runs, score
 from dlobd.selftest import report as report
 from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.runs import SelftestRun
@@ -285,4 +285,4 @@ def test_a_slow_disk_is_a_way_with_controls() -> None:
     """It has no interval, so that only the totals show it."""
     more = [plan for plan in plans.full(slow_disk=True) if plan not in plans.full()]
     assert [plan.control for plan in sorted(more, key=lambda plan: (plan.block, plan.control))] == [False, True] * 6
-    assert run_totals.totals_of("disk", 0, [SLOW], EMPTY).injected == {"hdfs": 3 * S}
+    assert score.totals_of("disk", 0, [SLOW], EMPTY).injected == {"hdfs": 3 * S}
