@@ -15,8 +15,8 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.log4j import RESOLUTION_NS
 from dlobd.record.run import Epoch, TimeToAccuracy
 from dlobd.schema import Event
+from dlobd.timeline.builder import OWN_MARK
 from dlobd.timeline.driver import AUDIT_LOG
-from dlobd.timeline.recorded import OWN_MARK
 
 FIRST_TOUCH = "first touch of the data"
 EXECUTOR_LOG = "executor log"

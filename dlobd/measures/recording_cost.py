@@ -15,7 +15,7 @@ from dlobd.evidence import recorder
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.record.run import LoopCost, RecordingCost
-from dlobd.timeline.recorded import OWN_MARK
+from dlobd.timeline.builder import OWN_MARK
 
 BUDGET = 0.01
 """Largest fraction of the wall time, and of a training loop, that recording takes without a warning."""

@@ -13,10 +13,10 @@ from dlobd.evidence.recorder import Instant
 from dlobd.schema import Event
 from dlobd.spans import InstantKind
 from dlobd.timeline.application import NM_LOG, REST_RESOLUTION_NS, RM_LOG, RM_REST
+from dlobd.timeline.builder import OWN_MARK
 from dlobd.timeline.driver import CLIENT, JVM_LOG
 from dlobd.timeline.executor import DRIVER_LOG, lane_of
 from dlobd.timeline.ranks import Rank, last_executor
-from dlobd.timeline.recorded import OWN_MARK
 from dlobd.tracing.clock import tick_ns
 
 RESOLUTIONS_NS = {RM_LOG: RESOLUTION_NS, NM_LOG: RESOLUTION_NS, DRIVER_LOG: RESOLUTION_NS, RM_REST: REST_RESOLUTION_NS}

@@ -35,12 +35,11 @@ from dlobd.timeline import application as application_lane
 from dlobd.timeline import driver as driver_lane
 from dlobd.timeline import executor as executor_lane
 from dlobd.timeline import rank as rank_lane
-from dlobd.timeline.builder import LaneBuilder, Part, begin_ns
+from dlobd.timeline.builder import LaneBuilder, Part, Resolve, begin_ns, placed
 from dlobd.timeline.driver import last_notice_ns, last_task
 from dlobd.timeline.executor import lane_of, lane_of_task
 from dlobd.timeline.ranks import ON_DRIVER, Rank
 from dlobd.timeline.ranks import ranks as ranks_of
-from dlobd.timeline.recorded import Resolve, placed
 
 FEEDS = (kinds.FEED_JOB, kinds.TFCLUSTER_TRAIN)
 """Waits of the driver that end with Spark's tasks, and that trainers can delay."""

@@ -18,10 +18,9 @@ from dlobd.schema import Process
 from dlobd.spans import Details
 from dlobd.timeline import jvm, torchrun
 from dlobd.timeline.application import RM_LOG
-from dlobd.timeline.builder import LaneBuilder, Part, of_threads, place_calls, poll_ns
+from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Part, Resolve, of_threads, place_calls, poll_ns
 from dlobd.timeline.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of, lane_of_task
 from dlobd.timeline.ranks import Rank, last_executor
-from dlobd.timeline.recorded import OWN_MARK, Resolve
 from dlobd.timeline.tasks import critical
 from dlobd.timeline.waiting_threads import WaitingThreads
 from dlobd.tracing.clock import tick_ns

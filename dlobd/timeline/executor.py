@@ -28,9 +28,8 @@ from dlobd.timeline.application import (
     lost_ns,
     nm_heartbeat,
 )
-from dlobd.timeline.builder import LaneBuilder, Part, place_calls
+from dlobd.timeline.builder import OWN_MARK, Handover, LaneBuilder, Part, Resolve, place_calls
 from dlobd.timeline.ranks import ROLES, Rank
-from dlobd.timeline.recorded import OWN_MARK, Handover, Resolve
 from dlobd.tracing.clock import tick_ns
 
 DRIVER_LOG = "driver log"

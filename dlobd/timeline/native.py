@@ -11,9 +11,8 @@ from dlobd.evidence.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.schema import MAIN_LANE, NOT_PART, Event, NotMeasured, Process
 from dlobd.spans import Details, InstantKind
 from dlobd.timeline import rank as rank_lane
-from dlobd.timeline.builder import LaneBuilder, Part
+from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Part, without_roles
 from dlobd.timeline.ranks import Rank, whole_rank
-from dlobd.timeline.recorded import OWN_MARK, without_roles
 from dlobd.tracing.clock import tick_ns
 
 CLIENT = "client clock"

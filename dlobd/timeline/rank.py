@@ -15,9 +15,8 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.feed import passed_ns
 from dlobd.evidence.recorded_spans import RecordedSpans
 from dlobd.schema import NotMeasured
-from dlobd.timeline.builder import LaneBuilder, Part, of_threads
+from dlobd.timeline.builder import OWN_MARK, Handover, LaneBuilder, Part, Resolve, of_threads
 from dlobd.timeline.ranks import Rank, is_server
-from dlobd.timeline.recorded import OWN_MARK, Handover, Resolve
 
 
 def reader_of(rank: Rank) -> str:

@@ -9,9 +9,8 @@ from functools import partial
 from dlobd import spans as kinds
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan
 from dlobd.spans import Details
-from dlobd.timeline.builder import LaneBuilder
+from dlobd.timeline.builder import OWN_MARK, LaneBuilder
 from dlobd.timeline.ranks import Rank
-from dlobd.timeline.recorded import OWN_MARK
 from dlobd.tracing.clock import tick_ns
 
 

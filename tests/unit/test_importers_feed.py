@@ -17,8 +17,8 @@ from dlobd.recompute.computed import _rank
 from dlobd.schema import MAIN_LANE, Process
 from dlobd.timeline import executor
 from dlobd.timeline import rank as rank_lane
+from dlobd.timeline.builder import without_roles
 from dlobd.timeline.ranks import Rank
-from dlobd.timeline.recorded import without_roles
 from dlobd.timeline.tasks import critical, lost
 from tests.strategies import trace_of
 
