@@ -251,7 +251,7 @@ SPARK_SESSION = SpanKind("SparkSession", SPARK, hidden_by=(DRIVER_LOG,))  # getO
 SPARK_CONTEXT_STOP = SpanKind("SparkContext.stop", SPARK, hidden_by=(DRIVER_LOG,))
 INPUT_SPLITS = SpanKind("input splits", SPARK, hidden_by=_PYTHON)  # creation of the RDD of the input files
 UNPICKLE_FUNCTION = SpanKind("unpickle function", SPARK)
-# parts of the user code in a Python worker: sums of a slice, one after the other; see timeline/python_parts.py
+# parts of the user code in a Python worker: sums of a slice, one after the other; see timeline/executor.py
 READ_FROM_JVM = SpanKind("read rows from JVM", SPARK, BETWEEN_MARKS)  # and wait for them
 SERIALISE_ROWS = SpanKind("serialise and deserialise rows", SPARK, BETWEEN_MARKS)
 PYSPARK_LOOP = SpanKind("PySpark's loop", SPARK, BETWEEN_MARKS)  # around a function of batches

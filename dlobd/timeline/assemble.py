@@ -34,7 +34,7 @@ from dlobd.timeline import anatomy, hdfs_use, native
 from dlobd.timeline import application as application_lane
 from dlobd.timeline import driver as driver_lane
 from dlobd.timeline import executor as executor_lane
-from dlobd.timeline import rank as rank_lane
+from dlobd.timeline import ranks as rank_lane
 from dlobd.timeline.builder import LaneBuilder, Part, Resolve, begin_ns, placed
 from dlobd.timeline.driver import last_notice_ns, last_task
 from dlobd.timeline.executor import lane_of, lane_of_task

@@ -1,9 +1,9 @@
 """Builds the lane of one executor: start of its container, JVM, tasks, and spans of its Python workers."""
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import count, takewhile
 
 import numpy as np
 
@@ -13,13 +13,13 @@ from dlobd.evidence import rpc, slots
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.feed import passed_ns, without_reads
 from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
-from dlobd.evidence.recorder import RecordedProcess
+from dlobd.evidence.recorder import Instant, RecordedProcess
 from dlobd.evidence.spark import Job, Task, task_of
 from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process
-from dlobd.spans import Details
-from dlobd.timeline import jvm, python_parts, torchrun
+from dlobd.spans import Details, SpanKind
+from dlobd.timeline import jvm, torchrun
 from dlobd.timeline.application import (
     EXECUTOR_START,
     RM_LOG,
@@ -196,7 +196,7 @@ class _Python:
         main, of_slots = outside & spans.in_main_thread, self._slots(process, spans.start_ns)
         # a user's script may run several workers in one task; dlobd's own job never does
         user_worker = self._evidence.topology.user_script and process.forked
-        parts = RecordedSpans.of(python_parts.placed(process))
+        parts = RecordedSpans.of(placed_parts(process))
         for slot, lane in self._lanes.items():
             here = main & (of_slots == slot)
             if not process.forked and len(self._lanes) > 1:  # all tasks that need a daemon wait for it
@@ -398,3 +398,44 @@ def _add_joins(lane: LaneBuilder, process: RecordedProcess, spans: RecordedSpans
             if rank := latest(ranks, feed.end_ns):
                 more |= {"waits_for": (rank.lane,), "released_ns": consumed_ns(rank, feed.end_ns)}
             lane.add(kinds.JOIN_QUEUE, last.at_ns, feed.end_ns, OWN_MARK, process=process.process, **more)
+
+
+def placed_parts(process: RecordedProcess) -> list[RecordedSpan]:
+    """Return spans of the parts of a task in a Python worker, with IDs of their own.
+
+    A worker records sums of slices (`dlobd.job.user.python_worker`). In its slice, each sum becomes one span: first the
+    reads, last the writes; the rest between them is the user's function. So the time of each part is exact in whole
+    slices; inside a slice, its place is not known. A slice with other spans, such as the user's own, is not divided.
+    """
+    slices = [instant for instant in process.instants if instant.name == kinds.PYTHON_SLICE]
+    if not slices:
+        return []
+    ids = count(1 + max((span.id for span in process.spans), default=0))
+    main = [span for span in process.spans if not span.thread]
+    found = []
+    for task in (span for span in main if span.kind is kinds.USER_CODE and not span.parent):
+        inside = [span for span in main if span is not task and task.start_ns <= span.start_ns < task.end_ns]
+        for piece in (one for one in slices if task.start_ns < one.at_ns <= task.end_ns):
+            begin_ns = piece.at_ns - piece.attrs["ns"]
+            divided = any(span.start_ns < piece.at_ns and begin_ns < span.end_ns for span in inside)
+            if begin_ns >= task.start_ns and not divided:
+                for kind, start_ns, end_ns in _parts_of(piece):
+                    names = next(ids), task.id, kind.layer, str(kind)
+                    found.append(RecordedSpan(*names, start_ns, end_ns, False, {}, {}, ""))
+    return found
+
+
+def _parts_of(piece: Instant) -> Iterator[tuple[SpanKind, int, int]]:
+    """Yield kind, start and end of each part of a slice, except the user's function and parts of no time."""
+    sums, end_ns = piece.attrs, piece.at_ns
+    start_ns = end_ns - sums["ns"]
+    loop_ns = 0
+    if "function_ns" in sums:  # each call is timed
+        loop_ns = sums["ns"] - sums["read_ns"] - sums["serialise_ns"] - sums["function_ns"] - sums["write_ns"]
+    before = (kinds.READ_FROM_JVM, sums["read_ns"]), (kinds.SERIALISE_ROWS, sums["serialise_ns"])
+    for kind, ns in (*before, (kinds.PYSPARK_LOOP, loop_ns)):
+        if ns > 0:
+            yield kind, start_ns, start_ns + ns
+            start_ns += ns
+    if sums["write_ns"] > 0:
+        yield kinds.WRITE_TO_JVM, end_ns - sums["write_ns"], end_ns

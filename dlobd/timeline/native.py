@@ -10,7 +10,7 @@ from dlobd.evidence.expected.search import missing, not_measured, unknown
 from dlobd.evidence.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.schema import MAIN_LANE, NOT_PART, Event, NotMeasured, Process
 from dlobd.spans import Details, InstantKind
-from dlobd.timeline import rank as rank_lane
+from dlobd.timeline import ranks as rank_lane
 from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Part, without_roles
 from dlobd.timeline.ranks import Rank, whole_rank
 from dlobd.tracing.clock import tick_ns

@@ -14,8 +14,8 @@ from dlobd.axes import EXCHANGES
 from dlobd.network.exchanges.fusion import Fusion, shards
 from dlobd.network.exchanges.tf_ring import TfRing
 from dlobd.registry import Registry, Row
-from dlobd.timeline import rank
-from dlobd.timeline.rank import exchange_not_measured
+from dlobd.timeline import ranks
+from dlobd.timeline.ranks import exchange_not_measured
 
 
 @pytest.mark.parametrize("name", EXCHANGES.names())
@@ -26,7 +26,7 @@ def test_an_exchange_inside_of_the_step_declares_that_it_is_not_measured(name: s
 
 def test_declarations_of_an_exchange_need_no_dependency(monkeypatch: pytest.MonkeyPatch) -> None:
     row = Row("tf-ring", "t", "dlobd.network.exchanges.tf_ring:TfRing", ("no_such_module",))
-    monkeypatch.setattr(rank, "EXCHANGES", Registry("exchanges", row))
+    monkeypatch.setattr(ranks, "EXCHANGES", Registry("exchanges", row))
     expected = (TfRing.not_measured,)
     assert exchange_not_measured({"exchange": "tf-ring"}) == expected
     (unknown,) = exchange_not_measured({"exchange": "later"})

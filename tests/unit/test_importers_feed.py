@@ -16,7 +16,7 @@ from dlobd.evidence.recorder import RecordedProcess
 from dlobd.recompute.computed import _rank
 from dlobd.schema import MAIN_LANE, Process
 from dlobd.timeline import executor
-from dlobd.timeline import rank as rank_lane
+from dlobd.timeline import ranks as rank_lane
 from dlobd.timeline.builder import without_roles
 from dlobd.timeline.ranks import Rank
 from dlobd.timeline.tasks import critical, lost

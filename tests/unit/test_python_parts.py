@@ -14,8 +14,8 @@ from dlobd.attribution.attribute import attribute
 from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import read
-from dlobd.timeline import python_parts
 from dlobd.timeline.assemble import assemble
+from dlobd.timeline.executor import placed_parts
 from tests.captured import copy_of, recomputed
 
 MS = 10**6
@@ -74,7 +74,7 @@ def test_a_slice_with_the_users_own_span_is_not_divided(tmp_path: Path) -> None:
 def test_ids_are_those_of_no_other_span(tmp_path: Path) -> None:
     path = bundle(tmp_path)
     for process in filter(None, map(read, path.glob("spans/*/*"))):
-        ids = [span.id for span in (*process.spans, *python_parts.placed(process))]
+        ids = [span.id for span in (*process.spans, *placed_parts(process))]
         assert len(ids) == len(set(ids))
 
 
