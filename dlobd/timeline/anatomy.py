@@ -9,7 +9,7 @@ from dlobd import spans as kinds
 from dlobd.evidence import yarn
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.log4j import RESOLUTION_NS, LogLine
-from dlobd.evidence.recorder import Instant
+from dlobd.evidence.recorder import Instant, RecordedProcess
 from dlobd.schema import Event
 from dlobd.spans import InstantKind
 from dlobd.timeline.application import NM_LOG, REST_RESOLUTION_NS, RM_LOG, RM_REST
@@ -21,6 +21,9 @@ from dlobd.tracing.clock import tick_ns
 
 RESOLUTIONS_NS = {RM_LOG: RESOLUTION_NS, NM_LOG: RESOLUTION_NS, DRIVER_LOG: RESOLUTION_NS, RM_REST: REST_RESOLUTION_NS}
 """Resolution of each source; 1 ns for all other sources except /proc."""
+
+TRAINING_BEGINS = (kinds.TENSORFLOW_IMPORTED, kinds.RANKS_JOINED, kinds.FIRST_BATCH, kinds.FIRST_STEP_DONE)
+TRAINING_ENDS = (kinds.LAST_STEP_DONE, kinds.SAVED, kinds.EVALUATED)
 
 Row = tuple[InstantKind, LogLine | Instant | int | None, str]
 """An event, its time or its record, and the source."""
@@ -35,6 +38,30 @@ def events(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[tuple[Event, ...]
     lane = lane_of(last) if last else ""
     startup = [*_dated(_submission(first)), *_dated(_executor(first, last, rank), lane)]
     return _sorted(startup), _sorted(_dated(_teardown(final, chief or rank)))
+
+
+def plain_events(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
+    """Return the events of start-up and teardown of plain processes, for the rank whose first step was done last."""
+    window, parent = evidence.window, evidence.driver_process
+    firsts = [(at.at_ns, rank) for rank in ranks if (at := rank.process.instant(kinds.FIRST_STEP_DONE))]
+    slowest = max(firsts, key=lambda pair: pair[0])[1] if firsts else None
+    chief = next((rank.process for rank in ranks if rank.role == "chief"), None)
+    begun: list[Row] = [(kinds.PARENT_EXEC, window["exec_ns"], CLIENT)]
+    begun += [(kinds.PARENT_PYTHON_UP, parent.process.start_ns, "/proc")] if parent else []
+    startup, ended = [*_dated(begun)], [*_dated([(kinds.PARENT_EXIT, window["exit_ns"], CLIENT)])]
+    if slowest:
+        startup += _dated([(kinds.RANK_PROCESS_UP, slowest.process.opened_ns, OWN_MARK)], slowest.lane)
+        startup += _dated(_instants(slowest.process, *TRAINING_BEGINS))
+    if chief:
+        ended += _dated(_instants(chief, *TRAINING_ENDS))
+    if parent:
+        ended += _dated(_instants(parent, kinds.LAUNCHER_SHUT_DOWN))
+    return _sorted(startup), _sorted(ended)
+
+
+def _instants(process: RecordedProcess, *events: InstantKind) -> Iterator[Row]:
+    for event in events:
+        yield event, process.instant(event), OWN_MARK
 
 
 def _sorted(found: Iterable[Event]) -> tuple[Event, ...]:
@@ -96,14 +123,12 @@ def _executor(evidence: Evidence, executor: str | None, rank: Rank | None) -> It
         taken = rank.named(kinds.GET, kinds.INPUT_WAIT).first_ended
         yield kinds.FIRST_BATCH, taken.end_ns if taken else None, OWN_MARK
         yield kinds.FIRST_STEP_DONE, next((span.end_ns for span in rank.named(kinds.FIRST_STEP)), None), OWN_MARK
-    for event in (kinds.TENSORFLOW_IMPORTED, kinds.RANKS_JOINED, kinds.FIRST_BATCH, kinds.FIRST_STEP_DONE):
-        yield event, rank.process.instant(event), OWN_MARK
+    yield from _instants(rank.process, *TRAINING_BEGINS)
 
 
 def _teardown(evidence: Evidence, chief: Rank | None) -> Iterator[Row]:
     if chief:
-        for event in (kinds.LAST_STEP_DONE, kinds.SAVED, kinds.EVALUATED):
-            yield event, chief.process.instant(event), OWN_MARK
+        yield from _instants(chief.process, *TRAINING_ENDS)
         last = chief.process.steps().last_ended if chief.main else None
         yield kinds.LAST_STEP_DONE, last.end_ns if last else None, OWN_MARK
         if chief.main and not chief.main.truncated:

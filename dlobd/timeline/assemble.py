@@ -4,7 +4,10 @@
 
 A task slot beside the first of an executor has its own lane: executor-1/slot-2.
 
-Each arrow is a wait of the left lane for the right lane; each lane has a module.
+Each arrow is a wait of the left lane for the right lane; each lane has a module. Without Spark, YARN and HDFS, the
+driver is the parent process of the ranks:
+
+    client -> driver -> rank-0 .. rank-(n-1)
 """
 
 import gc
@@ -24,21 +27,21 @@ from dlobd.evidence import slots
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.search import missing, not_measured, unknown
 from dlobd.evidence.log4j import RESOLUTION_NS, LogLine
-from dlobd.evidence.recorder import TRAINING, RecordedProcess, RecordedSpan
+from dlobd.evidence.recorder import TRAINING, RecordedProcess, RecordedSpan, trainers
 from dlobd.evidence.resources import SampledHost
 from dlobd.evidence.timestamp import error_of, widened_event, widened_span
 from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.schema import MAIN_LANE, NOT_PART, Clip, NotMeasured, Process
 from dlobd.spans import Details
-from dlobd.timeline import anatomy, hdfs_use, native
+from dlobd.timeline import anatomy, hdfs_use
 from dlobd.timeline import application as application_lane
 from dlobd.timeline import driver as driver_lane
 from dlobd.timeline import executor as executor_lane
 from dlobd.timeline import ranks as rank_lane
-from dlobd.timeline.builder import LaneBuilder, Part, Resolve, begin_ns, placed
+from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Part, Resolve, begin_ns, placed, without_roles
 from dlobd.timeline.driver import last_notice_ns, last_task
 from dlobd.timeline.executor import lane_of, lane_of_task
-from dlobd.timeline.ranks import ON_DRIVER, Rank
+from dlobd.timeline.ranks import ON_DRIVER, Rank, whole_rank
 from dlobd.timeline.ranks import ranks as ranks_of
 
 FEEDS = (kinds.FEED_JOB, kinds.TFCLUSTER_TRAIN)
@@ -58,6 +61,9 @@ Message = tuple[str, int | None, int | None]
 NO_RANKS = NotMeasured("channel", "", "no rank of TensorFlowOnSpark ran")
 IN_USER_CODE = NotMeasured("hdfs", "user", "reads and writes of HDFS by your code, or by PySpark's loop around it")
 
+PLAIN_PROCESSES = tuple(
+    NotMeasured(layer, "", f"{NOT_PART}: plain processes on local files") for layer in ("yarn", "spark", "feed", "hdfs")
+)
 WITHOUT_YARN = NotMeasured("yarn", "", f"{NOT_PART}: Spark's own Master and Workers start the executors")
 
 T = TypeVar("T")
@@ -75,7 +81,7 @@ def read(bundle: Path) -> tuple[Trace, SampledHost | None]:
 def assemble(evidence: Evidence) -> Trace:
     """Return the trace of a run. Raises BundleError if nothing was submitted."""
     if not evidence.topology.has_spark:
-        return native.assemble(evidence)
+        return _of_plain_processes(evidence)
     window = evidence.window
     host = evidence.host
     ranks = ranks_of(evidence)
@@ -133,6 +139,49 @@ def assemble(evidence: Evidence) -> Trace:
     )
 
 
+def _of_plain_processes(evidence: Evidence) -> Trace:
+    window, host, parent = evidence.window, evidence.host, evidence.driver_process
+    ranks = [whole_rank(process, "") for process in trainers(evidence.processes)]
+    parts = [*_client(evidence, host), *_parent(evidence, host, ranks)]
+    exits = [instant for instant in parent.instants if instant.name == kinds.RANK_EXITED] if parent else []
+    exit_ns = {instant.attrs["rank"]: instant.at_ns for instant in reversed(exits)}
+    for rank in ranks:
+        parts += rank_lane.build(
+            rank, (DRIVER_LANE,), window["started_ns"], False, exit_ns.get(rank.process.rank), without_roles
+        )
+    parts += rank_lane.servers(evidence)
+    startup, teardown = anatomy.plain_events(evidence, ranks)
+    absences = missing(evidence)
+    return Trace(
+        start_ns=window["exec_ns"],
+        end_ns=window["exit_ns"],
+        spans=unknown(Spans.joined(parts), absences),
+        anchors=evidence.anchors,
+        not_measured=(*rank_lane.exchange_not_measured(evidence.job), *PLAIN_PROCESSES, *not_measured(absences)),
+        startup=startup,
+        teardown=teardown,
+    )
+
+
+def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Part]:
+    window, python = evidence.window, evidence.driver_process
+    lane = LaneBuilder(DRIVER_LANE, Process(host, "driver", 0, window["pid"]))
+    if python is None:
+        return []
+
+    def resolve(span: RecordedSpan, wait: Details) -> Details:
+        if kinds.WAIT_TRAINERS not in wait.get("waits_for", ()):
+            return without_roles(span, wait)
+        return {**wait, "waits_for": tuple(rank.lane for rank in ranks)}  # the last rank to end releases it
+
+    first_ns = min((span.start_ns for span in python.spans), default=python.opened_ns)
+    last_ns = max((span.end_ns for span in python.spans), default=python.last_ns)
+    lane.add(kinds.PARENT_PYTHON_STARTS, window["started_ns"], first_ns, f"{driver_lane.CLIENT}, {OWN_MARK}")
+    lane.add_recorded(python, resolve=resolve)
+    lane.add(kinds.PARENT_PYTHON_EXITS, last_ns, window["exit_ns"], f"{OWN_MARK}, {driver_lane.CLIENT}")
+    return lane.parts
+
+
 def _in_own_main(ranks: Sequence[Rank]) -> NotMeasured:
     if not ranks:
         return NO_RANKS
@@ -169,8 +218,11 @@ def _client(evidence: Evidence, host: str) -> list[Part]:
         )
         return lane.parts
     started_ns, source = window["started_ns"], driver_lane.CLIENT
-    lane.add(kinds.START_SPARK_SUBMIT, window["exec_ns"], started_ns, source)
-    lane.add(kinds.WAIT_FOR_SPARK_SUBMIT, started_ns, window["exit_ns"], source, waits_for=(waits_for,))
+    start, wait = kinds.START_PARENT, kinds.WAIT_FOR_PARENT
+    if evidence.topology.has_spark:
+        start, wait = kinds.START_SPARK_SUBMIT, kinds.WAIT_FOR_SPARK_SUBMIT
+    lane.add(start, window["exec_ns"], started_ns, source)
+    lane.add(wait, started_ns, window["exit_ns"], source, waits_for=(waits_for,))
     return lane.parts
 
 
