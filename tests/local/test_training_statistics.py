@@ -23,9 +23,9 @@ from dlobd.job.launchers.native import free_addresses
 from dlobd.job.models.base import following_batches
 from dlobd.job.training import checkpointing, optimisation
 from dlobd.job.training.evaluation import Evaluation, evaluate
-from dlobd.job.training.loop import StopVote
 from dlobd.job.training.optimisation import Momentum, Sgd, softmax_cross_entropy
 from dlobd.job.training.step import Step, Workload
+from dlobd.job.training.trainer import StopVote
 from tests import forks
 
 pytestmark = pytest.mark.slow  # imports TensorFlow
@@ -177,7 +177,7 @@ import hashlib, os, sys
 from dlobd.channel import Channel
 from dlobd.network.exchanges.base import Settings
 from dlobd.network.exchanges.tf_ring import TfRing
-from dlobd.job.training.loop import StopVote
+from dlobd.job.training.trainer import StopVote
 from tests.local.test_training_statistics import batch, job, small, step_of, values
 rank, *peers = int(sys.argv[1]), *sys.argv[2:]
 os.environ.update(TfRing.environment(peers, rank))
