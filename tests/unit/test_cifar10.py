@@ -21,7 +21,7 @@ from dlobd.hadoop.file_system import LocalDirectory
 from dlobd.job.datasets.base import Order, Samples, Split, dataset_of
 from dlobd.job.datasets.cifar10 import Batch, Cifar10, Cifar10Partial
 from dlobd.job.datasets.mnist import Mnist
-from dlobd.job.datasets.parts import Part, write_part
+from dlobd.job.generation import Part, write_part
 from dlobd.report import summary
 from dlobd.run import runner
 from tests import records

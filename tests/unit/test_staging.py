@@ -17,11 +17,11 @@ from dlobd.experiment import files
 from dlobd.hadoop.checksum import FileChecksum, same_form
 from dlobd.hadoop.checksum import crc32c as rows_crc32c
 from dlobd.hadoop.file_system import LocalDirectory, WebHdfs
-from dlobd.job.datasets import parts
+from dlobd.job import generation
 from dlobd.job.datasets.base import Order, Samples, Split
 from dlobd.job.datasets.mnist import Mnist
-from dlobd.job.datasets.parts import Part
 from dlobd.job.datasets.tfrecord import Layout
+from dlobd.job.generation import Part
 from dlobd.run import staging
 from dlobd.schema import Experiment
 
@@ -220,7 +220,7 @@ def test_a_data_set_is_never_whole_in_memory(tmp_path: Path, monkeypatch: pytest
         return chunks(self, split, order, samples)
 
     monkeypatch.setattr(Mnist, "chunks", counted)
-    monkeypatch.setattr(parts, "PIECE_BYTES", 10_000)
+    monkeypatch.setattr(generation, "PIECE_BYTES", 10_000)
     pieces = staging.stage(small(), LocalDirectory(), str(tmp_path / "pieces"), silent)
     assert asked == [10_000 // whole.layout.record_bytes] * 3
     for one, other in ((whole.train_dir, pieces.train_dir), (str(Path(whole.test_path).parent),) * 2):
@@ -232,7 +232,7 @@ def test_a_data_set_is_never_whole_in_memory(tmp_path: Path, monkeypatch: pytest
 
 def test_a_write_that_begins_anew_gets_all_pieces_again(tmp_path: Path) -> None:
     """No first half of a file is lost with its DataNode, and the checksum is that of the last try."""
-    file = parts.Part(Mnist(), "test", np.arange(20))
+    file = generation.Part(Mnist(), "test", np.arange(20))
     next(iter(file))
     data = b"".join(file)
     assert file.bytes == len(data)
