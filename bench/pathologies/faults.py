@@ -19,9 +19,8 @@ from pathlib import Path
 from dlobd import spans as kinds
 from dlobd.faults import injection_log, queue_filler, sigstop, slow_disk
 from dlobd.faults.injection_log import Injection
-from dlobd.faults.observed_run import ObservedRun
+from dlobd.faults.observed_run import MARK_S, Fault, Moment, ObservedRun, Sign, Trigger, armed
 from dlobd.faults.targets import daemons_of, fulfils, is_java
-from dlobd.faults.triggers import MARK_S, Fault, Moment, Sign, Trigger, armed
 from dlobd.hadoop.embedded.processes import mentioning
 from dlobd.process_id import ProcessId, identify
 from dlobd.run import page_cache

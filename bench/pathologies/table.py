@@ -14,8 +14,7 @@ from bench.pathologies.faults import Beside
 from bench.pathologies.own_jobs import Make
 from bench.pathologies.stage import QUICK_START, Ended, Stage
 from dlobd.faults import queue_filler
-from dlobd.faults.observed_run import SPARK_SUBMIT
-from dlobd.faults.triggers import LogLine
+from dlobd.faults.observed_run import SPARK_SUBMIT, LogLine
 
 QUICK, MAIN = "softmax-mnist-quick", "softmax-mnist"
 SOON_CLOSED = "dfs.client.block.write.locateFollowingBlock.initial.delay.ms=40"

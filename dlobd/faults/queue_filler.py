@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import requests
 
 from dlobd.errors import ClusterError
-from dlobd.faults.triggers import LogLine
+from dlobd.faults.observed_run import LogLine
 from dlobd.hadoop import http_session
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 

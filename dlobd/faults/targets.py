@@ -5,8 +5,7 @@ from pathlib import Path
 
 import psutil
 
-from dlobd.faults.observed_run import ObservedRun
-from dlobd.faults.triggers import Moment
+from dlobd.faults.observed_run import Moment, ObservedRun
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.processes import mentioning
 from dlobd.process_id import ProcessId, identify

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from dlobd.faults.observed_run import APPEARED, DRIVER, SPARK_SUBMIT
+from dlobd.faults.observed_run import APPEARED, DRIVER, SPARK_SUBMIT, LogLine
 from dlobd.faults.targets import (
     Targets,
     container,
@@ -28,7 +28,6 @@ from dlobd.faults.targets import (
     maps,
     spark_submit,
 )
-from dlobd.faults.triggers import LogLine
 
 QUEUE, DISK = "yarn/queue", "hdfs/disk"
 

@@ -17,9 +17,8 @@ from dlobd.evidence.rpc import Call, calls
 from dlobd.experiment import files, own_job
 from dlobd.faults import hooks, injection_log, queue_filler, sigstop, slow_disk
 from dlobd.faults.injection_log import Injection
-from dlobd.faults.observed_run import DRIVER, SPARK_SUBMIT, ObservedRun
+from dlobd.faults.observed_run import DRIVER, SPARK_SUBMIT, Fault, Moment, ObservedRun, armed
 from dlobd.faults.targets import daemons_of
-from dlobd.faults.triggers import Fault, Moment, armed
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.paths import shipped
 from dlobd.record.run import Run

@@ -32,8 +32,7 @@ from dlobd.errors import Busy, SetupError
 from dlobd.experiment import files, own_job
 from dlobd.experiment.spark_submit_line import parse
 from dlobd.faults import injection_log, queue_filler, slow_disk
-from dlobd.faults.observed_run import ObservedRun
-from dlobd.faults.triggers import LogLine
+from dlobd.faults.observed_run import LogLine, ObservedRun
 from dlobd.findings import rules
 from dlobd.micro.hosts import HERE, Host
 from dlobd.process_id import ProcessId, identify

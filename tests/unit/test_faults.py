@@ -16,8 +16,7 @@ import pytest
 from bench.pathologies.faults import FileAppears, Recorded, wait_for
 from dlobd.bundle.store import Bundle
 from dlobd.faults import hooks, injection_log, sigstop, slow_disk
-from dlobd.faults.observed_run import LogTail, ObservedRun
-from dlobd.faults.triggers import Fault, LogLine, Moment, armed
+from dlobd.faults.observed_run import Fault, LogLine, LogTail, Moment, ObservedRun, armed
 from dlobd.job.training import inputs as training_inputs
 from dlobd.job.training import step as training_step
 
