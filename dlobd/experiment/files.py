@@ -18,8 +18,7 @@ from dlobd.errors import DlobdError, UsageError
 from dlobd.experiment import channels, settings, spark_conf, ways
 from dlobd.experiment.settings import SETTINGS, Source, Value
 from dlobd.fields import decoded
-from dlobd.job.datasets import user as user_datasets
-from dlobd.job.datasets.base import dataset_of, layout_of
+from dlobd.job.datasets.base import dataset_of, is_users, layout_of
 from dlobd.paths import PACKAGE
 from dlobd.registry import LARGEST_MODEL_MB, unknown
 from dlobd.schema import DEFAULTS, Experiment, OwnJob, Runnable
@@ -238,7 +237,7 @@ def _problems(experiment: Experiment, stored: bool) -> Iterator[tuple[str, str, 
             yield sha256, f"{field} {ref} needs the sha256 of its file, not {digest!r}.", ""
         if digest and not ref.path:
             yield sha256, f"{sha256} needs a file, but {field} {ref} is not a file.", ""
-    if not (stored and user_datasets.is_users(experiment.dataset)):
+    if not (stored and is_users(experiment.dataset)):
         yield from _sizes(experiment)
     yield from _training(experiment)
     yield from channels.wrong(experiment)
@@ -283,7 +282,7 @@ def _sizes(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
     except ValueError as error:
         yield "synthetic_shape", str(error), ""
         return
-    own = user_datasets.is_users(experiment.dataset)
+    own = is_users(experiment.dataset)
     for name, size in (("train_samples", dataset.train_size), ("test_samples", dataset.test_size)):
         if (requested := getattr(experiment, name)) > size:
             has = f"{name} {requested} exceeds the {size} samples of {experiment.dataset}"

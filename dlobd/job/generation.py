@@ -18,8 +18,8 @@ from dlobd import spans as kinds
 from dlobd.errors import SetupError
 from dlobd.hadoop.checksum import FileChecksum
 from dlobd.hadoop.file_system import LocalDirectory, Storage, WebHdfs
-from dlobd.job.datasets import tfrecord, user
-from dlobd.job.datasets.base import Dataset, Order, Split, dataset_of, layout_of, partition
+from dlobd.job.datasets import tfrecord
+from dlobd.job.datasets.base import Dataset, Order, Split, chunks_of, dataset_of, described, layout_of, partition
 from dlobd.job.description import STAGED, part_name
 from dlobd.job.launchers.failure import cause_of
 from dlobd.schema import Experiment
@@ -52,13 +52,13 @@ class Part:
         self.checksum = FileChecksum(self.block_bytes)
         samples = max(1, PIECE_BYTES // self._layout.record_bytes)
         done = 0
-        for images, labels in user.chunks(self._dataset, self._split, self._order, samples):
+        for images, labels in chunks_of(self._dataset, self._split, self._order, samples):
             try:
                 piece = tfrecord.encode(images, labels, self._layout)
             except tfrecord.BadSample as error:
                 sample = int(self._order[done + error.at])
                 raise SetupError(
-                    f"Data set {user.described(self._dataset)}, {self._split} sample {sample}: {error}."
+                    f"Data set {described(self._dataset)}, {self._split} sample {sample}: {error}."
                 ) from error
             done += len(images)
             self.checksum.add(piece)

@@ -21,8 +21,8 @@ from dlobd.axes import DATASETS
 from dlobd.errors import DlobdError, SetupError, UsageError
 from dlobd.experiment.files import load
 from dlobd.hadoop.failures import reason
-from dlobd.job.datasets import cifar10, user
-from dlobd.job.datasets.base import dataset_of
+from dlobd.job.datasets import cifar10
+from dlobd.job.datasets.base import dataset_of, files_of
 from dlobd.paths import locked, size_of
 from dlobd.registry import unknown
 from dlobd.user_file import MemberRef
@@ -104,7 +104,7 @@ def _local(name: str) -> LocalDataSet:
     if why := row.reason():
         return LocalDataSet(name, "missing", 0, None, why)
     try:
-        files = user.files(dataset_of(replace(load("softmax-mnist"), dataset=MemberRef(name))))
+        files = files_of(dataset_of(replace(load("softmax-mnist"), dataset=MemberRef(name))))
     except DlobdError as error:  # data set of another package
         return LocalDataSet(name, "missing", 0, None, error.what)
     if not files:

@@ -15,10 +15,8 @@ from dlobd.errors import ClusterError
 from dlobd.hadoop.failures import failures
 from dlobd.hadoop.file_system import LocalDirectory, Storage
 from dlobd.hadoop.webhdfs import words
-from dlobd.job.datasets.base import dataset_of, layout_of
+from dlobd.job.datasets.base import dataset_of, files_of, is_users, layout_of
 from dlobd.job.datasets.tfrecord import Layout
-from dlobd.job.datasets.user import files as files_of
-from dlobd.job.datasets.user import is_users
 from dlobd.job.description import STAGED, part_name
 from dlobd.job.generation import parts_of, write_checksums, write_part
 from dlobd.schema import Experiment

@@ -9,21 +9,26 @@ A data set
     5. sets `permutes = True` if it allows any order. Otherwise every rank gets a contiguous part of the published
        order, for any seed;
     6. may set `anywhere = True`: it has no files, and any process on any node generates the same samples.
+
+A data set from a user's file or another package is checked: its properties and samples are compared with the contract,
+and any of its errors becomes one line.
 """
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dlobd import user_file
 from dlobd.axes import DATASETS
-from dlobd.errors import SetupError
-from dlobd.job.datasets import user
-from dlobd.job.datasets.tfrecord import Layout
+from dlobd.errors import DlobdError, SetupError, UsageError
+from dlobd.job.datasets.tfrecord import DTYPES, Layout
 from dlobd.schema import Experiment
+from dlobd.user_file import MemberRef
 
 Split = Literal["train", "test"]
 
@@ -135,10 +140,11 @@ def dataset_of(experiment: Experiment, available: bool = True) -> Dataset:
 
     Raises:
         ValueError: the experiment's settings of the data set are invalid; one line.
-        UsageError: a user's data set has invalid properties; one line.
+        UsageError: a user's data set does not load, has changed, or has invalid properties; one line.
+        SetupError: the package of a user's data set is not installed.
     """
-    if user.is_users(experiment.dataset):
-        return user.dataset_of(experiment)
+    if is_users(experiment.dataset):
+        return _users(experiment)
     get = DATASETS.get if available else DATASETS.declared
     dataset: Dataset = get(experiment.dataset).of(experiment)
     return dataset
@@ -163,3 +169,79 @@ def partition(size: int, workers: int, seed: int, train_samples: int, permutes: 
         samples = train_samples // workers
         return [range(first, first + samples) for first in range(0, train_samples, samples)]
     return np.split(np.random.default_rng(seed).permutation(size)[:train_samples], workers)
+
+
+def is_users(ref: MemberRef) -> bool:
+    """Return True for a data set that is not built in. An unknown name may belong to another package."""
+    return bool(ref.path) or ref not in DATASETS.built_in()
+
+
+def _users(experiment: Experiment) -> Dataset:
+    name = experiment.dataset
+    kind = DATASETS.resolve(name, experiment.dataset_sha256)
+    with _one_line(f"data set {name}", kind, UsageError):
+        dataset: Dataset = kind.of(experiment)
+        wrong = _wrong(dataset)
+    if wrong:
+        raise UsageError(f"data set {name}: {wrong}.", "see the contract in dlobd/job/datasets/base.py")
+    return dataset
+
+
+def described(dataset: Dataset) -> str:
+    """Return a data set's name, with its path if it comes from a user's file."""
+    path = user_file.path_of(type(dataset))
+    return f"{dataset.name} of {path}" if path else str(dataset.name)
+
+
+def files_of(dataset: Dataset) -> list[Path]:
+    """Return the source files of the data set. Raises SetupError if its code fails."""
+    with _one_line(f"Files of data set {described(dataset)}", type(dataset), SetupError):
+        return [Path(path) for path in dataset.files()]
+
+
+def chunks_of(dataset: Dataset, split: Split, order: Order, samples: int) -> Iterator[Samples]:
+    """Yield the samples at the positions `order` as arrays. Raises SetupError, also for a wrong number of samples."""
+    count = 0
+    what = f"Data set {described(dataset)}, {split}"
+    with _one_line(what, type(dataset), SetupError):
+        for images, labels in dataset.chunks(split, order, samples):
+            count += len(labels)
+            yield np.asarray(images), np.asarray(labels)
+    if count != len(order):
+        raise SetupError(f"{what}: it yielded {count} samples instead of {len(order)}.")
+
+
+@contextmanager
+def _one_line(what: str, kind: object, raised: type[DlobdError]) -> Iterator[None]:
+    """Convert any error of a data set to one line, except errors of a built-in data set."""
+    try:
+        yield
+    except (DlobdError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # a file may also call sys.exit
+        if str(kind.__module__).startswith("dlobd."):
+            raise
+        path = user_file.path_of(kind) if isinstance(kind, type) else None
+        raise raised(f"{what}: {user_file.error_line(error, path or str(kind.__module__))}.") from error
+
+
+def _wrong(dataset: Any) -> str:
+    """Return the first invalid property of a data set in one line; empty if all are valid."""
+
+    def positive(value: object) -> bool:
+        return type(value) is int and value > 0
+
+    for name in ("train_size", "test_size", "classes"):
+        if not positive(value := getattr(dataset, name)):
+            return f"{name} is {value!r}, not a positive integer"
+    shape = dataset.shape
+    if not isinstance(shape, tuple) or not shape or not all(map(positive, shape)):
+        return f"shape is {shape!r}, not a tuple of positive sizes such as (28, 28)"
+    if dataset.dtype not in DTYPES:
+        return f"dtype is {dataset.dtype!r}, not one of {', '.join(DTYPES)}"
+    if not isinstance(dataset.name, str) or type(dataset.permutes) is not bool:
+        return "name must be a string, and permutes must be True or False"
+    for name in ("files", "chunks"):
+        if not callable(getattr(dataset, name)):
+            return f"{name} is not a method"
+    return ""
