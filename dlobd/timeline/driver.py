@@ -16,10 +16,10 @@ from dlobd.evidence.topology import APPLICATION_LANE, DRIVER_LANE, SUBMITTER_LAN
 from dlobd.layers import SPARK
 from dlobd.schema import Process
 from dlobd.spans import Details
-from dlobd.timeline import jvm, torchrun
+from dlobd.timeline import jvm
 from dlobd.timeline.application import RM_LOG
 from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Part, Resolve, of_threads, place_calls, poll_ns
-from dlobd.timeline.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of, lane_of_task
+from dlobd.timeline.executor import DRIVER_LOG, EXECUTOR_LOG, add_agents, lane_of, lane_of_task
 from dlobd.timeline.ranks import Rank, last_executor
 from dlobd.timeline.tasks import critical
 from dlobd.timeline.waiting_threads import WaitingThreads
@@ -84,7 +84,7 @@ def _add_driver(
     start_ns = python.process.start_ns
     lane.add(kinds.DRIVER_PYTHON_STARTS, start_ns, first_ns, f"/proc, {OWN_MARK}", resolution_ns=tick_ns())
     lane.add_recorded(python, resolve=resolve)
-    torchrun.add_agents(lambda process, at_ns: lane, evidence.recorded_in(python.path.parent.name), ranks)
+    add_agents(lambda process, at_ns: lane, evidence.recorded_in(python.path.parent.name), ranks)
     for application in evidence.applications:
         _add_context(lane, application, python, last_executor(application, ranks))
     _add_jobs(lane, evidence, python, held_ns, waiting)

@@ -1,8 +1,9 @@
 """Builds the lane of one executor: start of its container, JVM, tasks, and spans of its Python workers."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, takewhile
 
 import numpy as np
@@ -19,7 +20,7 @@ from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process
 from dlobd.spans import Details, SpanKind
-from dlobd.timeline import jvm, torchrun
+from dlobd.timeline import jvm
 from dlobd.timeline.application import (
     EXECUTOR_START,
     RM_LOG,
@@ -102,7 +103,7 @@ def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -
         own = python.lane_at(rank.process, start_ns)
         own.add(kinds.TRAINER_IN_TASK, start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
     beside = python.add()
-    torchrun.add_agents(python.lane_at, evidence.recorded_in(container), executor.ranks)
+    add_agents(python.lane_at, evidence.recorded_in(container), executor.ranks)
     return [*(part for own in of_slots.values() for part in own.parts), *beside]
 
 
@@ -439,3 +440,39 @@ def _parts_of(piece: Instant) -> Iterator[tuple[SpanKind, int, int]]:
             start_ns += ns
     if sums["write_ns"] > 0:
         yield kinds.WRITE_TO_JVM, end_ns - sums["write_ns"], end_ns
+
+
+def add_agents(
+    lane_at: Callable[[RecordedProcess, int], LaneBuilder], here: Sequence[RecordedProcess], ranks: Sequence[Rank]
+) -> None:
+    """Add torchrun's agents to the lane that waits for them: of an executor, or of the driver in local mode.
+
+    torchrun starts -> import torch -> rendezvous -> start ranks -> sleeps that wait for a rank -> exit barrier
+
+    lane_at: returns the lane of a process that starts torchrun at a time.
+    """
+    for agent in here:
+        called = agent.instant(kinds.TORCHRUN_CALLED)
+        starter = next((one for one in here if called and one.process.pid == called.attrs["pid"]), None)
+        if starter is None:
+            continue
+        calls = [span for span in starter.named(kinds.TORCHRUN) if span.start_ns < agent.opened_ns]
+        if not calls:
+            continue  # the starter's record is incomplete
+        command = calls[-1]
+        who, tick = agent.process, tick_ns()
+        lane = lane_at(starter, command.start_ns)
+        bounds = command.start_ns, who.start_ns, f"{OWN_MARK}, /proc"
+        lane.add(kinds.TORCHRUN_WRAPPER_STARTS, *bounds, resolution_ns=tick, process=who)
+        bounds = who.start_ns or command.start_ns, agent.opened_ns, f"/proc, {OWN_MARK}"
+        lane.add(kinds.TORCHRUN_STARTS, *bounds, resolution_ns=tick, process=who)
+        lane.add_recorded(agent, resolve=partial(_resolve_agent, [r for r in ranks if r.process.parent == who.pid]))
+        lane.add(kinds.TORCHRUN_EXITS, agent.last_ns, command.end_ns, OWN_MARK)
+
+
+def _resolve_agent(own: Sequence[Rank], span: RecordedSpan, wait: Details) -> Details:
+    """Let a sleep of the agent wait for the last of its training processes."""
+    if span.kind is not kinds.SLEEP:
+        return wait
+    rank = max((r for r in own if r.start_ns < span.end_ns), key=lambda rank: rank.finished, default=None)
+    return {**wait, **(rank.releases(span) if rank else {"waits_for": ()})}

@@ -12,8 +12,8 @@ from dlobd.evidence.recorder import Instant, RecordedProcess
 from dlobd.schema import Process
 from dlobd.spans import SpanKind
 from dlobd.timeline.builder import LaneBuilder
+from dlobd.timeline.executor import add_agents
 from dlobd.timeline.ranks import Rank, whole_rank
-from dlobd.timeline.torchrun import add_agents
 
 S = 10**9
 
