@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from dlobd.job.launchers import addresses, log_stream
+from dlobd.job.launchers import addresses, barrier
 from dlobd.tracing import clock, clock_sync
 from tests.waiting import until
 
 
 def test_log_lines_reach_the_driver_with_their_senders_name(capsys: pytest.CaptureFixture[str]) -> None:
-    with log_stream.listen("127.0.0.1") as (address, senders):
-        log_stream.forward(io.BytesIO(b"one\ntwo \xff\nlast without end"), "rank 1", address)
+    with barrier.listen_to_logs("127.0.0.1") as (address, senders):
+        barrier.forward_logs(io.BytesIO(b"one\ntwo \xff\nlast without end"), "rank 1", address)
         printed = ""
 
         def arrived() -> bool:
@@ -71,7 +71,7 @@ def test_a_driver_listens_on_one_address(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_stranger_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    with log_stream.listen("127.0.0.1") as (address, senders), log_stream.listen("127.0.0.1") as (other, _):
+    with barrier.listen_to_logs("127.0.0.1") as (address, senders), barrier.listen_to_logs("127.0.0.1") as (other, _):
         assert address.secret != other.secret
         with socket.create_connection((address.host, address.port), 5) as stranger:
             stranger.sendall(b"guess\nhello\n")
@@ -86,9 +86,9 @@ def test_a_stranger_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_driver_that_is_gone_costs_only_its_copy(capsys: pytest.CaptureFixture[str]) -> None:
     """The trainer's output is read to its end, so that it never blocks on a full pipe."""
-    with log_stream.listen("127.0.0.1") as (address, _):
+    with barrier.listen_to_logs("127.0.0.1") as (address, _):
         pass
     source = io.BytesIO(b"line\n" * 1000)
-    log_stream.forward(source, "rank 0", address)
+    barrier.forward_logs(source, "rank 0", address)
     assert source.read() == b""
     assert capsys.readouterr().err == "line\n" * 1000

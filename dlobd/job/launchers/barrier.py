@@ -10,19 +10,24 @@ worker, which Spark may reuse.
 from __future__ import annotations
 
 import fcntl
+import hmac
 import os
 import pickle
+import secrets
 import socket
+import socketserver
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import IO, TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.device_config import VISIBLE
-from dlobd.job.launchers import log_stream, trainer_process
+from dlobd.job.launchers import trainer_process
 from dlobd.job.launchers.addresses import driver_host, rank_address
 from dlobd.job.launchers.base import Main, TrainingFailed, rank_name
 from dlobd.job.launchers.failure import MemoryGroup, exit_status, failure_line
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
     from dlobd.job.rank_status import JobStatus
 
 PIPE_BYTES = 1 << 20  # capacity of the feed's pipe: about a dozen blocks. Linux allows this size to ordinary users.
+MAX_LINE_BYTES = 64 * 1024
+CONNECT_TIMEOUT_S = 5.0
 BARRIER_TIMEOUT_S = 120  # timeout of the all-gather. All tasks start together.
 
 
@@ -50,7 +57,7 @@ class BarrierLauncher:
     def launch(self, sc: SparkContext, main: Main, job: Job, blocks: RDD[bytes] | None, status: JobStatus) -> None:
         rdd: RDD[int] | RDD[bytes] = sc.parallelize(range(job.workers), job.workers) if blocks is None else blocks
         try:
-            with log_stream.listen(driver_host(sc)) as (address, senders), watched(sc, status):
+            with listen_to_logs(driver_host(sc)) as (address, senders), watched(sc, status):
                 fed_epochs = job.fed_epochs if blocks is not None else 0
                 task = _RankTask(pickle.dumps((main, job)), fed_epochs, status, address, uses_tensorflow_servers(job))
                 with tracing.span(kinds.BARRIER_JOB):
@@ -74,7 +81,7 @@ class _RankTask:
         watch: True if ranks join TensorFlow's cluster; rank 0's task then checks that all ranks join.
     """
 
-    def __init__(self, work: bytes, epochs: int, status: JobStatus, logs: log_stream.Address, watch: bool) -> None:
+    def __init__(self, work: bytes, epochs: int, status: JobStatus, logs: LogAddress, watch: bool) -> None:
         self._work = work
         self._epochs = epochs
         self._status = pickle.dumps(status)
@@ -106,7 +113,7 @@ class _RankTask:
         assert child.stdin is not None
         assert child.stdout is not None
         memory = MemoryGroup.read()
-        logs = threading.Thread(target=log_stream.forward, args=(child.stdout, f"rank {rank}", self._logs), daemon=True)
+        logs = threading.Thread(target=forward_logs, args=(child.stdout, f"rank {rank}", self._logs), daemon=True)
         logs.start()
         host = rank_address() or socket.gethostbyname(socket.gethostname())
         with socket.socket() as reserved:
@@ -171,3 +178,63 @@ def _feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
 def _put(pipe: IO[bytes], block: bytes) -> None:
     with tracing.span(kinds.PUT, {"waits_for": [kinds.WAIT_TRAINER]}, bytes=len(block)):
         trainer_process.write(pipe, block)
+
+
+@dataclass(frozen=True, slots=True)
+class LogAddress:
+    """Address of the driver's listener. The secret is sent with the job's Python functions, never in a log."""
+
+    host: str
+    port: int
+    secret: str
+
+
+@contextmanager
+def listen_to_logs(host: str) -> Iterator[tuple[LogAddress, set[str]]]:
+    """Print the trainers' log lines on stdout until the context ends, so that the user need not open containers' logs.
+
+    Yields the address, and the growing set of senders."""
+    secret = secrets.token_hex(16)
+    senders: set[str] = set()
+
+    class Handler(socketserver.StreamRequestHandler):
+        timeout = None
+
+        def handle(self) -> None:
+            if not hmac.compare_digest(self.rfile.readline(MAX_LINE_BYTES).strip(), secret.encode()):
+                return
+            senders.add(self.rfile.readline(MAX_LINE_BYTES).decode(errors="replace").strip())
+            while line := self.rfile.readline(MAX_LINE_BYTES):
+                sys.stdout.write(line.decode(errors="replace").rstrip() + "\n")
+                sys.stdout.flush()
+
+    with socketserver.ThreadingTCPServer((host, 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+        thread.start()
+        try:
+            yield LogAddress(host, server.server_address[1], secret), senders
+        finally:
+            server.shutdown()
+
+
+def forward_logs(source: BinaryIO, name: str, address: LogAddress) -> None:
+    """Send every line of `source` to the driver as `name: line`, and to stderr, which is the container's log.
+
+    If the driver is unreachable, the lines are only in the container's log.
+    """
+    try:
+        sink = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)
+        sink.sendall(f"{address.secret}\n{name}\n".encode())
+    except OSError:
+        sink = None
+    for line in iter(lambda: source.readline(MAX_LINE_BYTES), b""):
+        sys.stderr.write(line.decode(errors="replace"))
+        sys.stderr.flush()
+        if sink is not None:
+            try:
+                sink.sendall(name.encode() + b": " + line.rstrip() + b"\n")
+            except OSError:
+                sink = None
+    if sink is not None:
+        sink.close()
