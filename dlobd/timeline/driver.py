@@ -21,8 +21,7 @@ from dlobd.timeline.application import RM_LOG
 from dlobd.timeline.builder import OWN_MARK, LaneBuilder, Part, Resolve, of_threads, place_calls, poll_ns
 from dlobd.timeline.executor import DRIVER_LOG, EXECUTOR_LOG, add_agents, lane_of, lane_of_task
 from dlobd.timeline.ranks import Rank, last_executor
-from dlobd.timeline.tasks import critical
-from dlobd.timeline.waiting_threads import WaitingThreads
+from dlobd.timeline.tasks import WaitingThreads, critical
 from dlobd.tracing.clock import tick_ns
 
 SUBMIT_LOG = "spark-submit log"

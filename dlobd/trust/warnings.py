@@ -12,7 +12,7 @@ from dlobd.layers import TENSORFLOW, title
 from dlobd.measures import recording_cost
 from dlobd.timeline import application, hdfs_use
 from dlobd.timeline.ranks import ranks
-from dlobd.timeline.waiting_threads import jobs_elsewhere
+from dlobd.timeline.tasks import jobs_elsewhere
 from dlobd.tracing import clock
 
 _STARTUP = "STARTUP_MSG:"

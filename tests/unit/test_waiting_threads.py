@@ -18,7 +18,7 @@ from dlobd.bundle import files
 from dlobd.evidence.evidence import Evidence
 from dlobd.job.user import hooks
 from dlobd.timeline.assemble import assemble
-from dlobd.timeline.waiting_threads import WaitingThreads, jobs_elsewhere
+from dlobd.timeline.tasks import WaitingThreads, jobs_elsewhere
 from tests.captured import DATA
 
 S = 10**9
