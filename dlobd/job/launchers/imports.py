@@ -21,10 +21,6 @@ from dlobd.tracing.clock import monotonic_ns
 
 LONG_NS = 1_000_000  # shorter imports are too frequent to record; their time counts as time of their importer
 
-LAUNCHERS = {"tensorflowonspark": kinds.IMPORT_TENSORFLOWONSPARK}
-"""Packages with a span for their import in every process, because the user's Python workers may import them."""
-
-
 _IMPORTLIB = "<frozen importlib._bootstrap>"
 
 
@@ -35,22 +31,22 @@ def _as_importlib(function: Any) -> Any:
     return function
 
 
-def on_import(name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], object] = lambda module: None) -> None:
-    """Record a span of `kind`, if any, around the first import of `name`, and call `prepare(module)` at its end.
+def on_import(
+    name: str,
+    kind: SpanKind | None,
+    prepare: Callable[[ModuleType], object] = lambda module: None,
+    around: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> None:
+    """Record a span of `kind`, or enter `around`, during the first import of `name`; call `prepare(module)` at its end.
 
     If the module is already loaded, call `prepare` at once. The function itself imports no module.
     """
     if name in sys.modules:
         prepare(sys.modules[name])
     else:
-        around = partial(tracing.span, kind) if kind else nullcontext
+        if kind:
+            around = partial(tracing.span, kind)
         sys.meta_path.insert(0, _FirstImport(name, around, prepare))
-
-
-def import_within(name: str, around: Callable[[], AbstractContextManager[object]]) -> None:
-    """Enter a context around the first import of `name`. If the module is already loaded, do nothing."""
-    if name not in sys.modules:
-        sys.meta_path.insert(0, _FirstImport(name, around, lambda module: None))
 
 
 class _FirstImport(importlib.abc.MetaPathFinder):
@@ -148,7 +144,8 @@ class _Import:
 @_as_importlib
 def _time(package: str, stack: list[_Import], execute: Callable[[], None], module: ModuleType) -> None:
     current, importer = _Import(package), stack[-1] if stack else None
-    kind = LAUNCHERS.get(package)
+    # with a span in every process, because the user's Python workers may import it
+    kind = kinds.IMPORT_TENSORFLOWONSPARK if package == "tensorflowonspark" else None
     start_ns = monotonic_ns()
     stack.append(current)
     try:

@@ -34,7 +34,7 @@ from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers.addresses import BIND_IP, rank_address
 from dlobd.job.launchers.failure import MemoryGroup, exit_status
-from dlobd.job.launchers.imports import import_within
+from dlobd.job.launchers.imports import on_import
 from dlobd.spans import SpanKind
 
 STOCK_POLL_NS = 1_000_000_000
@@ -73,7 +73,7 @@ def install() -> None:
 def provide_pkg_resources() -> None:
     """Replace pkg_resources for TensorFlowOnSpark's modules if setuptools is missing, or is version 82 or later."""
     for name in ("TFNode", "TFSparkNode", "pipeline"):
-        import_within(f"tensorflowonspark.{name}", _with_pkg_resources)
+        on_import(f"tensorflowonspark.{name}", None, around=_with_pkg_resources)
 
 
 @contextmanager
