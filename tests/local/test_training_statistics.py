@@ -21,7 +21,8 @@ from dlobd.hadoop.file_system import LocalDirectory
 from dlobd.job.datasets import tfrecord
 from dlobd.job.launchers.native import free_addresses
 from dlobd.job.models.base import following_batches
-from dlobd.job.training import checkpointing, optimisation
+from dlobd.job.training import evaluation as stored_models
+from dlobd.job.training import optimisation
 from dlobd.job.training.evaluation import Evaluation, evaluate
 from dlobd.job.training.optimisation import Momentum, Sgd, softmax_cross_entropy
 from dlobd.job.training.step import Step, Workload
@@ -283,7 +284,7 @@ def test_what_is_stored_has_the_moving_statistics(tmp_path: Path) -> None:
     for k in range(3):
         step(k, *batch(k, mean=1.0))
         evaluation()
-    checkpointing.save(tf, stored, model, storage)
+    stored_models.save(tf, stored, model, storage)
     found = evaluate(tf, stored, storage)
     expected = model(stored.images, training=False).numpy()
     right = int((expected.argmax(1) == stored.labels).sum())
@@ -296,7 +297,7 @@ def test_what_is_stored_has_the_moving_statistics(tmp_path: Path) -> None:
     untrained = stored.build_model()
     assert not np.allclose(untrained(stored.images).numpy(), expected, rtol=1e-2)
 
-    checkpointing.checkpoint(tf, stored, model, storage, 3)
+    stored_models.checkpoint(tf, stored, model, storage, 3)
     tf.train.Checkpoint(model=untrained).read(f"{stored.run_dir}/checkpoints/ckpt-3").assert_consumed()
     for one, other in zip(values(model), values(untrained), strict=True):
         np.testing.assert_array_equal(one, other)

@@ -19,7 +19,7 @@ from dlobd.job.datasets import mnist, tfrecord
 from dlobd.job.datasets.base import dataset_of, layout_of, partition
 from dlobd.job.datasets.synthetic import CHUNK_BYTES, Synthetic, shape_of
 from dlobd.job.datasets.tfrecord import Layout
-from dlobd.job.training import checkpointing, evaluation, inputs
+from dlobd.job.training import evaluation, inputs
 
 
 def _samples(n: int, values: int, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -289,7 +289,7 @@ def test_no_batch_of_the_test_set_is_too_large_for_memory(tmp_path: Path, monkey
             asked.append(piece_bytes)
             return iter(())
 
-    monkeypatch.setattr(checkpointing, "download", lambda *arguments: None)
+    monkeypatch.setattr(evaluation, "download", lambda *arguments: None)
     tf = SimpleNamespace(saved_model=SimpleNamespace(load=lambda path: SimpleNamespace(logits=None)))
     layouts = [Layout((28, 28)), Layout((224, 224, 3)), Layout((8192, 8192))]
     for layout in layouts:

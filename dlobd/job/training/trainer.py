@@ -34,8 +34,7 @@ from dlobd.job.description import Job, Markers
 from dlobd.job.launchers.base import Node, role_of
 from dlobd.job.launchers.imports import import_tensorflow
 from dlobd.job.rank_status import reporting_steps
-from dlobd.job.training import checkpointing
-from dlobd.job.training.evaluation import Evaluation, evaluate
+from dlobd.job.training.evaluation import Evaluation, checkpoint, evaluate, save
 from dlobd.job.training.inputs import Batch, Deadlines, batches
 from dlobd.job.training.step import Step, Workload
 from dlobd.network.exchanges.base import Exchange, Settings, Tensor, TensorFlow
@@ -112,7 +111,7 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
     if node.feed and result["steps"] < job.fed_epochs * job.steps_per_epoch:
         node.feed.stop()
     if node.rank == 0:
-        checkpointing.save(tf, job, model, storage)
+        save(tf, job, model, storage)
         tracing.instant(kinds.SAVED)
         result["test"] = evaluate(tf, job, storage)
         tracing.instant(kinds.EVALUATED)
@@ -194,7 +193,7 @@ class Loop:
         they do not vote after the last step."""
         job, taken = self._job, len(self._losses)
         if self._chief and job.checkpoint_every_steps and taken % job.checkpoint_every_steps == 0:
-            checkpointing.checkpoint(self._tf, job, self._model, self._storage, taken)
+            checkpoint(self._tf, job, self._model, self._storage, taken)
         epoch, rest = divmod(taken, job.steps_per_epoch)
         if rest:
             return False
