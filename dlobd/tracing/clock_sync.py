@@ -15,7 +15,6 @@ import os
 import secrets
 import socket
 import struct
-import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,9 +31,6 @@ BURST = 8
 
 TIMEOUT_S = 0.2
 """Timeout of one response. The first lost response ends the burst."""
-
-TRIES = 20
-"""Bursts of `main`; a stall of the machine may cut a burst short."""
 
 _NONCE_BYTES = 16
 _MAC_BYTES = 32
@@ -141,18 +137,3 @@ def peer(environment: Mapping[str, str] = os.environ) -> Peer | None:
     except (KeyError, TypeError, ValueError):
         return None
     return None if server.domain == clock.domain() else server
-
-
-def main() -> None:
-    """Print the clock domain, and COUNT exchanges with the server in the environment, as JSON lines."""
-    server = Peer(**json.loads(os.environ[VARIABLE]))
-    print(json.dumps(clock.domain()))
-    left = int(sys.argv[1])
-    for _ in range(TRIES):
-        for pair in server.exchange(left):
-            print(json.dumps([pair.sent_a_ns, pair.received_b_ns, pair.sent_b_ns, pair.received_a_ns]))
-            left -= 1
-
-
-if __name__ == "__main__":
-    main()
