@@ -57,13 +57,13 @@ def selftest(
         return 0
     from dlobd.faults import slow_disk
     from dlobd.paths import cache_dir
-    from dlobd.selftest import plans, report, runs
+    from dlobd.selftest import report, runs
 
     with Progress() as progress:
         obstacle = slow_disk.obstacle(cache_dir()) if full else ""
         if obstacle:
             progress.keep(f"no slow disk: {obstacle}")
-        selected = plans.full(slow_disk=not obstacle) if full else plans.quick()
+        selected = runs.full(slow_disk=not obstacle) if full else runs.quick()
         rans = runs.run(selected, out, progress, progress.keep)
     if as_json:
         print_json(report.document(rans))

@@ -17,8 +17,8 @@ from dlobd.evidence.rpc import Call
 from dlobd.faults import injection_log
 from dlobd.faults.injection_log import Injection
 from dlobd.layers import LAYERS
-from dlobd.selftest import plans, runs, score
 from dlobd.selftest import report as report
+from dlobd.selftest import runs, score
 from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.runs import SelftestRun
 from dlobd.timeline.assemble import assemble
@@ -133,10 +133,10 @@ def test_a_delay_is_hidden_if_the_critical_path_moves_on_meanwhile() -> None:
 
 # ---- repetitions
 
-PLAN = plans.Plan("feed", 0, (), {"hdfs/staging": [1.0], "spark/task": [1.0], "feed/put": [0.1, 0.2]})
+PLAN = runs.Plan("feed", 0, (), {"hdfs/staging": [1.0], "spark/task": [1.0], "feed/put": [0.1, 0.2]})
 
 
-def ran(plan: plans.Plan, verdicts: dict[str, str], missing: tuple[str, ...] = ()) -> SelftestRun:
+def ran(plan: runs.Plan, verdicts: dict[str, str], missing: tuple[str, ...] = ()) -> SelftestRun:
     """A run of a plan in which points have verdicts; all others are found."""
     attributions = {"found": "", "wrong": "client", "hidden": "client"}
     scored = []
@@ -154,7 +154,7 @@ def ran(plan: plans.Plan, verdicts: dict[str, str], missing: tuple[str, ...] = (
 def test_hidden_and_missing_delays_are_repeated_and_reported() -> None:
     names: list[str] = []
 
-    def execute(plan: plans.Plan) -> SelftestRun:
+    def execute(plan: runs.Plan) -> SelftestRun:
         names.append(plan.name)
         if plan.attempt:
             assert plan.delays == {"hdfs/staging": [1.0], "feed/put": [0.1, 0.2]}
@@ -198,7 +198,7 @@ def test_a_wrong_breakdown_is_never_repeated() -> None:
 
 
 def test_the_users_own_job_repeats_all_of_its_points() -> None:
-    plan = plans.Plan("own", 0, (), {"user/script": [1.0], "user/task": [2.0]}, own=True)
+    plan = runs.Plan("own", 0, (), {"user/script": [1.0], "user/task": [2.0]}, own=True)
     assert plan.repeat({"user/task"}, 1).delays == plan.delays
 
 
@@ -206,7 +206,7 @@ def test_a_planted_wrong_layer_fails_the_self_test(tmp_path: Path, monkeypatch: 
     """A call of the NameNode in a captured run serves as the delay. The right breakdown finds it. With the
     layers of the spans exchanged, the breakdown is wrong, and the run is not repeated."""
     bundle = Path(__file__).parents[1] / "data" / "quick-run"
-    plan = plans.Plan("feed", 0, (), {"hdfs/staging": [0.01]})
+    plan = runs.Plan("feed", 0, (), {"hdfs/staging": [0.01]})
     calls = runs.rpc_calls(plan, bundle, POINTS["hdfs/staging"])
     assert calls
     call = max((call for call in calls if call.method == "mkdirs"), key=lambda call: call.end_ns - call.start_ns)
@@ -232,7 +232,7 @@ def test_a_blind_attribution_fails_the_self_test() -> None:
     everything = attribute(trace_of(0, wall_ns, (span("a", "tensorflow", 0, wall_ns),)))
     delays = [Injection(name, S, i * S, (i + 1) * S) for i, name in enumerate(POINTS)]
     blind = SelftestRun(
-        plans.Plan("feed", 0, (), {"feed/put": [1.0]}),
+        runs.Plan("feed", 0, (), {"feed/put": [1.0]}),
         Path("run"),
         OK,
         everything,
@@ -258,31 +258,31 @@ def test_a_missing_delay_fails_the_self_test() -> None:
         "feed/put",
         "hdfs/read",
     ]
-    plan = plans.Plan("read", 0, (), {"hdfs/read": [1]})
+    plan = runs.Plan("read", 0, (), {"hdfs/read": [1]})
     assert not SelftestRun(plan, Path("run"), OK, EMPTY, (), (), ("hdfs/read",)).ok
     assert not report.document([SelftestRun(plan, Path("run"), OK, EMPTY, (), (), ())])["ok"], "no delay at all"
 
 
-WAYS_AND_BLOCKS = {(plan.way, plan.block) for plan in plans.full()}
+WAYS_AND_BLOCKS = {(plan.way, plan.block) for plan in runs.full()}
 SLOW = Injection("hdfs/disk", 3 * S, 0, 40 * S)
 
 
 def test_the_plans_pass_every_point_with_every_size() -> None:
-    assert len(plans.quick()) == 5
+    assert len(runs.quick()) == 5
     own = {name for name, point in POINTS.items() if point.layer == "user" or point.whole_run}
-    assert {point for plan in plans.quick() for point in plan.delays} == POINTS.keys() - own
-    sizes = {name: {s for plan in plans.full() for s in plan.delays.get(name, ()) if s} for name in POINTS}
-    assert sizes == {name: set() if point.whole_run else set(plans.SIZES_S) for name, point in POINTS.items()}
+    assert {point for plan in runs.quick() for point in plan.delays} == POINTS.keys() - own
+    sizes = {name: {s for plan in runs.full() for s in plan.delays.get(name, ()) if s} for name in POINTS}
+    assert sizes == {name: set() if point.whole_run else set(runs.SIZES_S) for name, point in POINTS.items()}
     assert {point.layer for point in POINTS.values()} == LAYERS.keys()
     assert {name for name, point in POINTS.items() if point.stop} == {n for n, p in POINTS.items() if p.by == "signal"}
-    pairs = [[plan for plan in plans.full() if (plan.way, plan.block) == key] for key in WAYS_AND_BLOCKS]
+    pairs = [[plan for plan in runs.full() if (plan.way, plan.block) == key] for key in WAYS_AND_BLOCKS]
     assert all(sorted(plan.control for plan in pair) == [False, True] for pair in pairs)
     assert all(len({(plan.settings, plan.own, tuple(plan.delays)) for plan in pair}) == 1 for pair in pairs)
-    assert len({plan.name for plan in plans.full()}) == len(plans.full())
+    assert len({plan.name for plan in runs.full()}) == len(runs.full())
 
 
 def test_a_slow_disk_is_a_way_with_controls() -> None:
     """It has no interval, so that only the totals show it."""
-    more = [plan for plan in plans.full(slow_disk=True) if plan not in plans.full()]
+    more = [plan for plan in runs.full(slow_disk=True) if plan not in runs.full()]
     assert [plan.control for plan in sorted(more, key=lambda plan: (plan.block, plan.control))] == [False, True] * 6
     assert score.totals_of("disk", 0, [SLOW], EMPTY).injected == {"hdfs": 3 * S}
