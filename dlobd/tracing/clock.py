@@ -13,13 +13,11 @@ from itertools import pairwise
 
 from dlobd.schema import ClockAnchor
 
+monotonic_ns = time.monotonic_ns
+"""Reads CLOCK_MONOTONIC, in nanoseconds."""
+
 STEP_NS = 10_000_000
 """Smallest change of the wall clock between two anchors that counts as a step and not as slewing."""
-
-
-def monotonic_ns() -> int:
-    """Read CLOCK_MONOTONIC in nanoseconds."""
-    return time.monotonic_ns()
 
 
 @contextmanager
