@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from dlobd.faults import injection_log
@@ -22,28 +23,9 @@ STOPPED_WITHIN_S = 2.0
 FREE_WITHIN_S = 30.0
 """Timeout for the end of other stops of the same processes."""
 
-
-class _Gate:
-    """Currently stopped processes. A second stop of a process waits for the first, because SIGCONT ends both."""
-
-    def __init__(self) -> None:
-        self._stopped: set[ProcessId] = set()
-        self._changed = threading.Condition()
-
-    def enter(self, processes: Sequence[ProcessId]) -> bool:
-        with self._changed:
-            free = self._changed.wait_for(lambda: self._stopped.isdisjoint(processes), FREE_WITHIN_S)
-            if free:
-                self._stopped.update(processes)
-            return free
-
-    def leave(self, processes: Sequence[ProcessId]) -> None:
-        with self._changed:
-            self._stopped.difference_update(processes)
-            self._changed.notify_all()
-
-
-_GATE = _Gate()
+_stopped: set[ProcessId] = set()
+"""Currently stopped processes. A second stop of a process waits for the first, because SIGCONT ends both."""
+_changed = threading.Condition()
 
 
 @contextmanager
@@ -56,7 +38,9 @@ def stopped(targets: Callable[[], Sequence[ProcessId]]) -> Iterator[bool]:
     finally:
         for process in processes:
             process.kill(signal.SIGCONT)
-        _GATE.leave(processes)
+        with _changed:
+            _stopped.difference_update(processes)
+            _changed.notify_all()
 
 
 def _stop_all(targets: Callable[[], Sequence[ProcessId]], stopped: list[ProcessId]) -> bool:
@@ -64,8 +48,10 @@ def _stop_all(targets: Callable[[], Sequence[ProcessId]], stopped: list[ProcessI
     while time.monotonic() < deadline_s:
         more = [process for process in targets() if process not in stopped]
         if more:
-            if not _GATE.enter(more):
-                return False
+            with _changed:
+                if not _changed.wait_for(partial(_stopped.isdisjoint, more), FREE_WITHIN_S):
+                    return False
+                _stopped.update(more)
             stopped += more
             deadline_s = time.monotonic() + STOPPED_WITHIN_S
         for process in more:
