@@ -57,7 +57,7 @@ class TfosLauncher:
         with tracing.span(kinds.IMPORT_TENSORFLOWONSPARK):
             TFCluster = self._prepared()  # noqa: N806  a module of that name
         TFCluster.time = NamedSleep(kinds.TFCLUSTER_SHUTDOWN_POLL, at_most_s=self.shutdown_sleep_s)
-        watch = _ExecutorWatch(sc)
+        executors = _executors(sc)
         # num_gpus: GPUs that Spark assigned; by default TensorFlowOnSpark takes any GPU that nvidia-smi reports as free
         tf_args = Namespace(job=job, markers=status, num_gpus=int(job.device == "gpu"))
         try:
@@ -88,8 +88,10 @@ class TfosLauncher:
             raise TrainingFailed(failure_line(error, status)) from error
         with tracing.span(kinds.AWAIT_TRAINERS, kinds.DONE_MARKER_POLL.wait(int(LONGEST_PAUSE_S * 1e9))):
             while len(finished := status.finished()) < job.workers:
-                failure = status.failure() or TFCluster.tf_status.get("error") or watch.lost() or join_watch.check()
-                if failure:
+                failure = status.failure() or TFCluster.tf_status.get("error")
+                if not failure and (lost := executors - _executors(sc)):
+                    failure = f"executor {min(lost)} was lost while its trainer was still working"
+                if failure := failure or join_watch.check():
                     raise TrainingFailed(failure_line(Exception(failure), status))
                 status.wait(finished, CHECK_EXECUTORS_S)
         with tracing.span(kinds.TFCLUSTER_SHUTDOWN):
@@ -309,15 +311,6 @@ class NamedSleep:
             time.sleep(seconds)
 
 
-class _ExecutorWatch:
-    def __init__(self, sc: SparkContext) -> None:
-        self._sc = sc
-        self._initial = self._current()
-
-    def _current(self) -> set[str]:
-        ids = self._sc._jsc.sc().getExecutorIds()
-        return {ids.apply(i) for i in range(ids.size())}
-
-    def lost(self) -> str | None:
-        lost = self._initial - self._current()
-        return f"executor {min(lost)} was lost while its trainer was still working" if lost else None
+def _executors(sc: SparkContext) -> set[str]:
+    ids = sc._jsc.sc().getExecutorIds()
+    return {ids.apply(i) for i in range(ids.size())}
