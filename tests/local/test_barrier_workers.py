@@ -13,9 +13,10 @@ from tests.recorded import read_all
 WORKER = """
 import sys
 from dlobd import tracing
+from dlobd.job.launchers.imports import on_import
 from dlobd.job.user import python_worker, xgboost_spark
 tracing.start(sys.argv[1], "python-worker")
-python_worker.install_barriers()
+on_import("pyspark.taskcontext", None, python_worker.record_barriers)
 xgboost_spark.install()
 import pyspark.taskcontext
 from pyspark import BarrierTaskContext, TaskContext

@@ -59,9 +59,10 @@ def prepare_daemon(launcher: str) -> None:
     """Install the hooks in the worker daemon, and so in every Python worker that it forks, without importing a package:
     TensorFlowOnSpark configures the logging of the process that imports it."""
     marks.record_with(steps.mark)
-    for install in (python_worker.install_barriers, torchrun.install, xgboost_spark.install):
-        install()
+    torchrun.install()
+    xgboost_spark.install()
     tfos_compat.provide_pkg_resources()
+    on_import("pyspark.taskcontext", None, python_worker.record_barriers)
     on_import("pyspark.daemon", None, python_worker.record_sockets)
     on_import("pyspark.worker", kinds.IMPORT_PYSPARK_WORKER, python_worker.record)
     on_import("tensorflow", kinds.IMPORT_TENSORFLOW)

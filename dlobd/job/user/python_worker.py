@@ -21,7 +21,6 @@ from zlib import crc32
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos_compat import Function, replace
 from dlobd.tracing.clock import monotonic_ns
 
@@ -324,12 +323,8 @@ def _only_of_rows(value: object) -> bool:
     return own and all(_only_of_rows(cell.cell_contents) for cell in inner.values())
 
 
-def install_barriers() -> None:
-    """Record the barriers of barrier tasks of this process and its forks, without an import."""
-    on_import("pyspark.taskcontext", None, _record_barriers)
-
-
-def _record_barriers(module: ModuleType) -> None:
+def record_barriers(module: ModuleType) -> None:
+    """Install the hooks in the module `pyspark.taskcontext`: spans of the barriers of barrier tasks."""
     calls = Counter[str]()
 
     def wait(original: Function, self: Any, *args: object, **kwargs: object) -> object:
