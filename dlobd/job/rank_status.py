@@ -15,6 +15,7 @@ library only: Python workers import this module early.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -197,7 +198,7 @@ class JobStatus:
         self._next_s = time.monotonic() + FIRST_LOOK_S
 
     def __reduce__(self) -> tuple[Callable[[Markers], Markers], tuple[Markers]]:
-        return _unpickled, (self._markers,)
+        return copy.copy, (self._markers,)
 
     def finished(self) -> frozenset[int]:
         """Return the ranks that are known to be done: trained, evaluated and saved."""
@@ -241,7 +242,3 @@ class JobStatus:
     def _read(self) -> None:
         ranks, failure = self._markers.read()
         self._marked = frozenset(ranks), failure
-
-
-def _unpickled(markers: Markers) -> Markers:
-    return markers

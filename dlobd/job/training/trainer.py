@@ -20,7 +20,7 @@ waits of a rank for a slower rank.
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from statistics import fmean
 from typing import Any, NoReturn
@@ -131,7 +131,6 @@ class Loop:
         self._stop_vote = stop_vote
         self._model = model
         self._storage = storage
-        self._chief = node.rank == 0
         self._evaluation = Evaluation(tf, job, model, storage)
         self._losses: list[float] = []
         self._evaluations: list[dict[str, int]] = []
@@ -144,7 +143,7 @@ class Loop:
         Raises RuntimeError if the input ends early, FloatingPointError if the loss is not finite.
         """
         ended_by, ended_ns = "", 0
-        with reporting_steps(self._losses) if self._chief else nullcontext():
+        with reporting_steps(self._losses) if self._rank == 0 else nullcontext():
             while not ended_by:
                 ended_by = self._take(incoming)
                 ended_ns = monotonic_ns()
@@ -192,7 +191,7 @@ class Loop:
         """Write a checkpoint and evaluate, if due. Return True if the ranks agree that the target accuracy is reached;
         they do not vote after the last step."""
         job, taken = self._job, len(self._losses)
-        if self._chief and job.checkpoint_every_steps and taken % job.checkpoint_every_steps == 0:
+        if self._rank == 0 and job.checkpoint_every_steps and taken % job.checkpoint_every_steps == 0:
             checkpoint(self._tf, job, self._model, self._storage, taken)
         epoch, rest = divmod(taken, job.steps_per_epoch)
         if rest:
@@ -201,7 +200,7 @@ class Loop:
         if not job.evaluate_every_epochs or epoch % job.evaluate_every_epochs:
             return False
         reached = False
-        if self._chief:
+        if self._rank == 0:
             samples, correct = self._evaluation()
             tracing.instant(kinds.EPOCH_EVALUATED, epoch=epoch, samples=samples, right=correct)
             self._evaluations.append({"epoch": epoch, "samples": samples, "right": correct})
@@ -217,16 +216,13 @@ class StopVote:
         self._ranks = job.workers
         self._exchange = exchange
         self._kind = kinds.AGREE if exchange.inside_step else kinds.AGREE_OUTSIDE
-        self._inside = (
-            tf.function(lambda vote: exchange.run(self._reduce, (vote,)), autograph=False)
-            if exchange.inside_step
-            else None
-        )
+        self._vote: Callable[[Tensor], Tensor] = self._reduce
+        if exchange.inside_step:
+            self._vote = tf.function(lambda vote: exchange.run(self._reduce, (vote,)), autograph=False)
 
     def __call__(self, call: int, stop: bool) -> bool:
         with tracing.span(self._kind, {"call": call}):
-            vote = self._tf.constant(float(stop))
-            return float(self._inside(vote) if self._inside else self._reduce(vote)) > 0
+            return float(self._vote(self._tf.constant(float(stop)))) > 0
 
     def _reduce(self, vote: Tensor) -> Tensor:
         return self._exchange.reduce(self._tf, [vote], self._ranks)[0]
