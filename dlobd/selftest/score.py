@@ -180,9 +180,6 @@ def missing(planned: Mapping[str, Sequence[float]], injected: Iterable[Injection
     return [point for point, seconds in planned.items() if count[point] < len(seconds)]
 
 
-# ---- totals
-
-
 @dataclass(frozen=True, slots=True)
 class RunTotals:
     """Injected and attributed nanoseconds of each layer in one run."""

@@ -419,9 +419,6 @@ def _last_before(marks: Sequence[tuple[int, str]], end_ns: int) -> tuple[int, st
     return marks[last - 1] if last else None
 
 
-# ---- anatomy: the events of start-up and teardown
-
-
 def _anatomy(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
     """Return the events of start-up, of the first application, and of teardown, of the last, each sorted by time.
 
