@@ -94,21 +94,20 @@ def assemble(evidence: Evidence) -> Trace:
     if not evidence.topology.has_spark:
         return _of_plain_processes(evidence)
     window = evidence.window
-    host = evidence.host
     ranks = ranks_of(evidence)
     waits = _Waits(evidence, ranks)
-    parts = _client(evidence, host)
-    parts += driver_lane.build(evidence, host, ranks, waits.resolve, waits.held_ns)
+    parts = _client(evidence)
+    parts += driver_lane.build(evidence, evidence.host, ranks, waits.resolve, waits.held_ns)
     on_executors = []
     for application in evidence.applications:
-        parts += application_lane.build(application, host)
+        parts += application_lane.build(application, evidence.host)
         on_executors += [(application, *executor) for executor in application.executor_containers.items()]
     ranks_on, of_lanes = _grouped(ranks, lambda rank: rank.executor), _grouped(ranks, lambda rank: rank.lane)
     for application, executor, container in on_executors:
         here = ranks_on.get(executor, [])
         in_task = [(rank, *bounds) for rank in here if (bounds := waits.in_task(rank))]
         work = executor_lane.Executor(executor, container, waits.tasks[executor], here, in_task)
-        lane = executor_lane.build(application, host, work, waits.resolve)
+        lane = executor_lane.build(application, evidence.host, work, waits.resolve)
         parts += lane
         start_ns = begin_ns(lane)
         puts = [process.named(kinds.PUT) for process in evidence.recorded_in(container)]
@@ -151,9 +150,9 @@ def assemble(evidence: Evidence) -> Trace:
 
 
 def _of_plain_processes(evidence: Evidence) -> Trace:
-    window, host, parent = evidence.window, evidence.host, evidence.driver_process
+    window, parent = evidence.window, evidence.driver_process
     ranks = [whole_rank(process, "") for process in trainers(evidence.processes)]
-    parts = [*_client(evidence, host), *_parent(evidence, host, ranks)]
+    parts = [*_client(evidence), *_parent(evidence, ranks)]
     exits = [instant for instant in parent.instants if instant.name == kinds.RANK_EXITED] if parent else []
     exit_ns = {instant.attrs["rank"]: instant.at_ns for instant in reversed(exits)}
     for rank in ranks:
@@ -174,9 +173,9 @@ def _of_plain_processes(evidence: Evidence) -> Trace:
     )
 
 
-def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Part]:
+def _parent(evidence: Evidence, ranks: list[Rank]) -> list[Part]:
     window, python = evidence.window, evidence.driver_process
-    lane = LaneBuilder(DRIVER_LANE, Process(host, "driver", 0, window["pid"]))
+    lane = LaneBuilder(DRIVER_LANE, Process(evidence.host, "driver", 0, window["pid"]))
     if python is None:
         return []
 
@@ -219,9 +218,9 @@ def _inside(spans: Spans, start_ns: int, end_ns: int) -> Spans:
     return clipped.where(clipped.start_ns < clipped.end_ns)
 
 
-def _client(evidence: Evidence, host: str) -> list[Part]:
+def _client(evidence: Evidence) -> list[Part]:
     window, waits_for = evidence.window, evidence.topology.client_waits_for
-    lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
+    lane = LaneBuilder(MAIN_LANE, Process(evidence.host, MAIN_LANE, 0, 0))
     if evidence.topology.by_hand:
         bounds, resolution_ns = (window["exec_ns"], window["exit_ns"]), REST_RESOLUTION_NS
         lane.add(kinds.APPLICATION, *bounds, RM_REST, waits_for=(waits_for,), resolution_ns=resolution_ns)

@@ -131,11 +131,6 @@ def _of(process: RecordedProcess, executor: str) -> Iterator[Rank]:
         yield Rank(process, executor, role, index, main.start_ns, main.end_ns, False, main)
 
 
-def reader_of(rank: Rank) -> str:
-    """Return the lane of the rank's reading threads, of tf.data or of its launcher; only one works at a time."""
-    return f"{rank.lane}/reader"
-
-
 def build(
     rank: Rank,
     executor: tuple[str, ...],
@@ -166,7 +161,8 @@ def build(
     given_since_ns, error_ns = np.full(len(spans), NONE), np.zeros(len(spans), np.int64)
     gets = spans.is_named(kinds.GET)
     given_since_ns[gets], error_ns[gets] = passed_ns([spans.where(gets)], here)
-    lanes = {kinds.WAIT_FEEDER: executor, kinds.WAIT_READER: (reader_of(rank),)}
+    reader = f"{rank.lane}/reader"  # its reading threads, of tf.data or of its launcher: only one works at a time
+    lanes = {kinds.WAIT_FEEDER: executor, kinds.WAIT_READER: (reader,)}
 
     def add(to: LaneBuilder, some: Flags) -> list[Part]:
         handover = Handover(kinds.TAKE_BLOCK, given_since_ns[some], error_ns[some])
@@ -175,7 +171,7 @@ def build(
 
     found, main = add(lane, spans.in_main_thread), spans.in_main_thread
     if not rank.main:
-        return [*found, *add(LaneBuilder(reader_of(rank), process.process, rank.start_ns), ~main)]
+        return [*found, *add(LaneBuilder(reader, process.process, rank.start_ns), ~main)]
     for thread, some in spans.other_threads():  # the user's own script may have any threads
         found += add(LaneBuilder(f"{rank.lane}/{thread}", process.process, rank.start_ns), some)
     return found

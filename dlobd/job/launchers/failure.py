@@ -30,7 +30,6 @@ Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst of Linux."""
 _MARKS = ("died: ", "Reason: ", "ExecutorLostFailure", "Error: ", "Exception: ")
 _NOISE = ("at ", "py4j", "org.apache.spark.SparkException")
 
-
 _CLASS = r"(?:[A-Za-z_$][\w$]*\.)+[A-Z][\w$]*"
 _THROWN = re.compile(
     rf"^(?:Caused by: |Exception in thread \"[^\"\n]*\" |: )({_CLASS}(?:: .*?)?)(?=\n\s+at |\n\s+\.\.\. |\n*\Z)",

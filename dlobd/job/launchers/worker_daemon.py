@@ -16,8 +16,7 @@ def serve(prepare: Callable[[], None] = lambda: None) -> None:
 
     `prepare` imports modules before the first fork, so that no Python worker has to import them.
     """
-    log_dirs = os.environ.get("LOG_DIRS", "")
-    if log_dirs:
+    if log_dirs := os.environ.get("LOG_DIRS"):
         tracing.start(log_dirs.split(",")[0], "python-worker", threaded=False, forks="python-worker")
     record_packages()
     with tracing.span(kinds.IMPORT_PYSPARK):

@@ -25,7 +25,6 @@ from dlobd.job.training import trainer
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
-
 ONE_SPLIT_A_FILE = {"spark.hadoop.mapreduce.input.fileinputformat.split.minsize": str(1 << 60)}
 """Settings for one split per file. Hadoop splits a file at its blocks, unless the minimum size of a split is larger
 than the file; no file is as large as this value."""
