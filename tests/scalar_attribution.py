@@ -6,16 +6,44 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from dlobd.attribution import nesting
 from dlobd.attribution.layer_times import Quality, quality
-from dlobd.attribution.nesting import Lane, NestedSpan, Piece, arrange
 from dlobd.attribution.trace import Attribution, Segment, Span, Trace
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Clip, Interval, LayerTime
 
 Kind = Literal["span", "cause", "unexplained", "unattributed"]
+
+
+class NestedSpan(NamedTuple):
+    """A span with its bounds after normalisation; `depth` is the number of spans around it."""
+
+    start_ns: int
+    end_ns: int
+    depth: int
+    span: Span
+
+
+class Piece(NamedTuple):
+    """An interval of a lane and its innermost open span; None without an open span."""
+
+    start_ns: int
+    end_ns: int
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A normalised lane. `pieces` tile the window; `edges_ns` maps starts and ends to their uncertainty."""
+
+    nested: tuple[NestedSpan, ...]
+    pieces: tuple[Piece, ...]
+    edges_ns: dict[int, int]
+    clips: tuple[Clip, ...]
 
 
 class Release(NamedTuple):
@@ -32,6 +60,41 @@ def by_lane(spans: Iterable[Span]) -> dict[str, list[Span]]:
     for span in spans:
         lanes.setdefault(span.lane, []).append(span)
     return lanes
+
+
+def arrange(spans: Sequence[Span], start_ns: int, end_ns: int) -> Lane:
+    """Normalise the spans of one lane in the window. Omits empty spans."""
+    clips: list[Clip] = []
+    arranged = nesting.arrange(spans, start_ns, end_ns, clips)
+    nested = [NestedSpan(start, end, depth, spans[index]) for start, end, depth, index in arranged]
+    edges: dict[int, int] = {}
+    for bounds in nested:
+        for edge in (bounds.start_ns, bounds.end_ns):
+            edges[edge] = max(edges.get(edge, 0), bounds.span.resolution_ns)
+    return Lane(tuple(nested), tuple(innermost(nested, start_ns, end_ns)), edges, tuple(clips))
+
+
+def innermost(nested: Sequence[NestedSpan], start_ns: int, end_ns: int) -> Iterator[Piece]:
+    """Yield pieces that tile the window, each with its innermost open span; exact, in integers."""
+    open_: list[NestedSpan] = []
+    cursor = start_ns
+
+    def until(edge_ns: int) -> Iterator[Piece]:
+        nonlocal cursor
+        if edge_ns > cursor:
+            yield Piece(cursor, edge_ns, open_[-1].span if open_ else None)
+            cursor = edge_ns
+
+    for bounds in nested:
+        while open_ and open_[-1].end_ns <= bounds.start_ns:
+            yield from until(open_[-1].end_ns)
+            open_.pop()
+        yield from until(bounds.start_ns)
+        open_.append(bounds)
+    while open_:
+        yield from until(open_[-1].end_ns)
+        open_.pop()
+    yield from until(end_ns)
 
 
 def backwards(lane: Lane, start_ns: int, end_ns: int) -> Iterator[Piece]:

@@ -11,7 +11,6 @@ over its spans, `arrange`.
 
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,35 +26,6 @@ MOST_NS = 2**63 - 1
 
 MOST_DEPTH = 1000
 """Most recorded ancestors of a span in an array; a lane with more is normalised by a loop."""
-
-
-class NestedSpan(NamedTuple):
-    """A span with its bounds after normalisation; `depth` is the number of spans around it, and `place` its place
-    among the spans of its lane."""
-
-    start_ns: int
-    end_ns: int
-    depth: int
-    span: Span
-    place: int
-
-
-class Piece(NamedTuple):
-    """An interval of a lane and its innermost open span; None without an open span."""
-
-    start_ns: int
-    end_ns: int
-    span: Span | None
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """A normalised lane. `pieces` tile the window; `edges_ns` maps starts and ends to their uncertainty."""
-
-    nested: tuple[NestedSpan, ...]
-    pieces: tuple[Piece, ...]
-    edges_ns: dict[int, int]
-    clips: tuple[Clip, ...]
 
 
 class Nested(NamedTuple):
@@ -102,21 +72,25 @@ class Lanes:
         depths = _open_at_start(low[rows], high[rows])
         around = _around(depths)  # the place of the span around each of them, if they nest
         crossing = rows[(around != NONE) & (high[rows] > high[rows][around])]
-        if len(crossing):
-            untidy[columns.lane[crossing]] = True
+        untidy[columns.lane[crossing]] = True
+        clips = self._clips(columns, depth, lost_ns > 0, high - low, ~untidy[columns.lane])
+        if untidy.any():
             rows = rows[~untidy[columns.lane[rows]]]
-            depths = _open_at_start(low[rows], high[rows])
+            parts = [(rows, _open_at_start(low[rows], high[rows]))]
+            for lane in np.flatnonzero(untidy).tolist():
+                own, clips[lane] = np.flatnonzero(columns.lane == lane), []
+                arranged = arrange(list(columns.spans.rows(own)), start_ns, end_ns, clips[lane])
+                begin_ns, until_ns, level, place = np.array(arranged, np.int64).reshape(-1, 4).T
+                own = own[place]
+                low[own], high[own] = begin_ns + base[own], until_ns + base[own]
+                parts.append((own, level))
+            rows, depths = (np.concatenate(column) for column in zip(*parts, strict=True))
             around = _around(depths)
         begins, pieces = np.arange(len(columns.lanes)) * self.stride, Table(3)
         pieces.add(np.append(begins, begins + self.wall_ns), NONE, 0)  # the start and the end of each lane have no span
         for part in _turns(rows, around, low, high, columns.resolution_ns):
             pieces.add(*part)
-        clips = self._clips(columns, depth, lost_ns > 0, high - low, ~untidy[columns.lane])
-        self._nested: list[tuple[Ints, ...]] = [(rows, low[rows], high[rows], depths)]
-        for lane in np.flatnonzero(untidy).tolist():
-            table, nested, clips[lane] = self._by_loop(columns, lane)
-            pieces.add(*table)
-            self._nested.append(nested)
+        self._nested = rows, low[rows], high[rows], depths
         at, owner, resolution_ns = pieces.take()
         order = np.argsort(at, kind="stable")  # of equal positions, the last table has precedence
         at = at[order]
@@ -128,7 +102,7 @@ class Lanes:
     @property
     def nested(self) -> Nested:
         """The normalised spans of all lanes."""
-        row, low, high, depth = (np.concatenate(column) for column in zip(*self._nested, strict=True))
+        row, low, high, depth = self._nested
         order = np.lexsort((depth, low))
         start_ns = self.time_ns(low[order])
         return Nested(row[order], start_ns, start_ns + (high - low)[order], depth[order], _around(depth[order]))
@@ -167,18 +141,6 @@ class Lanes:
             if is_cut:
                 own.append(Clip("outside window", id_, cut_ns))
         return found
-
-    def _by_loop(self, columns: Columns, lane: int) -> tuple[tuple[Ints, ...], tuple[Ints, ...], list[Clip]]:
-        rows = np.flatnonzero(columns.lane == lane)
-        end_ns, shift = self.start_ns + self.wall_ns, lane * self.stride - self.start_ns
-        spans = list(columns.spans.rows(rows))
-        one = arrange(spans, self.start_ns, end_ns)
-        row_of = {id(span): row for span, row in zip(spans, rows.tolist(), strict=True)} | {id(None): NONE}
-        pieces = [(piece.start_ns, row_of[id(piece.span)]) for piece in one.pieces] + [(end_ns, NONE)]
-        found = np.array([(at + shift, row, one.edges_ns.get(at, 0)) for at, row in pieces], np.int64)
-        places = [(rows[span.place], span.start_ns + shift, span.end_ns + shift, span.depth) for span in one.nested]
-        nested = np.array(places, np.int64).reshape(-1, 4)
-        return tuple(found.T), tuple(nested.T), list(one.clips)
 
 
 def _ancestors(parent: Ints) -> tuple[Ints, Flags]:
@@ -234,15 +196,41 @@ def _turns(rows: Ints, around: Ints, low: Ints, high: Ints, resolution_ns: Ints)
     yield begin[innermost], rows[innermost], largest_of_runs(begin, resolution_ns[rows])
 
 
-def arrange(spans: Sequence[Span], start_ns: int, end_ns: int) -> Lane:
-    """Normalise the spans of one lane in the window, in O(n log n). Omits empty spans."""
-    clips: list[Clip] = []
-    nested = _nest(spans, _clip_to_parents(spans, start_ns, end_ns, clips), clips)
-    edges: dict[int, int] = {}
-    for bounds in nested:
-        for edge in (bounds.start_ns, bounds.end_ns):
-            edges[edge] = max(edges.get(edge, 0), bounds.span.resolution_ns)
-    return Lane(tuple(nested), tuple(_innermost(nested, start_ns, end_ns)), edges, tuple(clips))
+def arrange(spans: Sequence[Span], start_ns: int, end_ns: int, clips: list[Clip]) -> list[tuple[int, int, int, int]]:
+    """Normalise the spans of one lane in the window, in O(n log n), and add the corrections to `clips`.
+
+    Returns (start, end, number of spans around it, index) of each span that is not empty, by start. Resolves crossing
+    spans in the order of their starts: the later span loses its tail, or the earlier span its overlap, whichever is
+    shorter. Within their uncertainty the more precise edge stays.
+    """
+    heap = _clip_to_parents(spans, start_ns, end_ns, clips)  # sorted, and so already a heap
+    placed: list[list[int]] = []  # [start, end, depth, index]; an end may still move while the span is open
+    open_: list[list[int]] = []
+    while heap:
+        start, negative_end, depth, index = heapq.heappop(heap)
+        end = -negative_end
+        while open_ and open_[-1][1] <= start:
+            open_.pop()
+        while open_ and open_[-1][1] < end:
+            earlier = open_[-1]
+            overlap, tail = earlier[1] - start, end - earlier[1]
+            kind = _kind(min(overlap, tail), spans[index], spans[earlier[3]])
+            if tail <= overlap:
+                clips.append(Clip(kind, spans[index].id, tail))
+                end = earlier[1]
+            elif kind == "crossing" and spans[earlier[3]].resolution_ns <= spans[index].resolution_ns:
+                clips.append(Clip(kind, spans[index].id, overlap))
+                # other spans may begin before its new start: put it back
+                heapq.heappush(heap, (earlier[1], -end, depth, index))
+                break
+            else:
+                clips.append(Clip(kind, spans[earlier[3]].id, overlap))
+                earlier[1] = start
+                open_.pop()
+        else:
+            placed.append([start, end, len(open_), index])
+            open_.append(placed[-1])
+    return [(start, end, depth, index) for start, end, depth, index in placed if start < end]
 
 
 def _clip_to_parents(
@@ -297,59 +285,3 @@ def _depths(spans: Sequence[Span], first: dict[str, int]) -> list[int]:
         for step, member in enumerate(reversed(path)):
             depths[member] = base + step
     return depths
-
-
-def _nest(spans: Sequence[Span], bounds: list[tuple[int, int, int, int]], clips: list[Clip]) -> list[NestedSpan]:
-    """Resolve crossing spans in the order of their starts: the later span loses its tail, or the earlier span its
-    overlap, whichever is shorter. Within their uncertainty the more precise edge stays."""
-    heap = bounds  # sorted, and so already a heap
-    placed: list[list[int]] = []  # [start, end, depth, index]; an end may still move while the span is open
-    open_: list[list[int]] = []
-    while heap:
-        start, negative_end, depth, index = heapq.heappop(heap)
-        end = -negative_end
-        while open_ and open_[-1][1] <= start:
-            open_.pop()
-        while open_ and open_[-1][1] < end:
-            earlier = open_[-1]
-            overlap, tail = earlier[1] - start, end - earlier[1]
-            kind = _kind(min(overlap, tail), spans[index], spans[earlier[3]])
-            if tail <= overlap:
-                clips.append(Clip(kind, spans[index].id, tail))
-                end = earlier[1]
-            elif kind == "crossing" and spans[earlier[3]].resolution_ns <= spans[index].resolution_ns:
-                clips.append(Clip(kind, spans[index].id, overlap))
-                # other spans may begin before its new start: put it back
-                heapq.heappush(heap, (earlier[1], -end, depth, index))
-                break
-            else:
-                clips.append(Clip(kind, spans[earlier[3]].id, overlap))
-                earlier[1] = start
-                open_.pop()
-        else:
-            placed.append([start, end, len(open_), index])
-            open_.append(placed[-1])
-    return [NestedSpan(start, end, depth, spans[index], index) for start, end, depth, index in placed if start < end]
-
-
-def _innermost(nested: Sequence[NestedSpan], start_ns: int, end_ns: int) -> Iterator[Piece]:
-    """Yield pieces that tile the window, each with its innermost open span; exact, in integers."""
-    open_: list[NestedSpan] = []
-    cursor = start_ns
-
-    def until(edge_ns: int) -> Iterator[Piece]:
-        nonlocal cursor
-        if edge_ns > cursor:
-            yield Piece(cursor, edge_ns, open_[-1].span if open_ else None)
-            cursor = edge_ns
-
-    for bounds in nested:
-        while open_ and open_[-1].end_ns <= bounds.start_ns:
-            yield from until(open_[-1].end_ns)
-            open_.pop()
-        yield from until(bounds.start_ns)
-        open_.append(bounds)
-    while open_:
-        yield from until(open_[-1].end_ns)
-        open_.pop()
-    yield from until(end_ns)

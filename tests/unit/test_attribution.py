@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from dlobd.attribution.attribute import attribute, critical_path
 from dlobd.attribution.dependencies import Retained
-from dlobd.attribution.nesting import arrange
 from dlobd.attribution.trace import Attribution, Span, Trace
 from dlobd.attribution.what_if import WhatIf
 from dlobd.errors import BundleError
@@ -21,6 +20,7 @@ from dlobd.layers import UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Clip, Interval, LayerTime
 from dlobd.spans import SLEEP, SpanKind
 from tests.captured import NAMES, Captured
+from tests.scalar_attribution import arrange
 from tests.strategies import span, trace_of, traces, untidy, well_nested
 
 

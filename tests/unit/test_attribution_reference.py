@@ -12,7 +12,6 @@ import pytest
 
 from dlobd.attribution.attribute import attribute, nested, releases
 from dlobd.attribution.dependencies import Retained
-from dlobd.attribution.nesting import NestedSpan
 from dlobd.attribution.trace import Span, Trace
 from dlobd.attribution.what_if import WhatIf
 from dlobd.errors import BundleError
@@ -110,7 +109,7 @@ def _interval(chosen: random.Random, lanes: tuple[str, ...], wall_ns: int) -> In
     return Interval(layer, inside, lane, *bounds, "low", "high")
 
 
-def place_of(one: NestedSpan) -> tuple[str, str, int, int, int]:
+def place_of(one: reference.NestedSpan) -> tuple[str, str, int, int, int]:
     return one.span.lane, one.span.id, one.start_ns, one.end_ns, one.depth
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.nesting import arrange
 from dlobd.attribution.trace import Span
 from dlobd.bundle.store import Bundle
 from dlobd.layers import LAYERS, UNATTRIBUTED
@@ -26,7 +25,7 @@ from dlobd.spans import INSTANTS, SPANS, STEP, WRITE_FILE
 from tests import records
 from tests.captured import NAMES
 from tests.page_traces import DATA, copied, long_run, long_trace, sums
-from tests.scalar_attribution import by_lane
+from tests.scalar_attribution import arrange, by_lane
 from tests.strategies import trace_of
 
 
