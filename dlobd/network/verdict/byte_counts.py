@@ -9,7 +9,7 @@
 
 Linux counts the bytes of an interface, also of `lo`, with the Ethernet header, but without preamble and checksum. If
 the kernel hands several segments to a software driver at once (GSO), it counts one packet with one header. Therefore
-headers are calculated from the counted packets, and from the MTU only if no packets were counted.
+headers are calculated from the counted packets, not from the MTU.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,7 @@ from dlobd.network.verdict.evidence import Counts, InterfaceCounts, PortCounts, 
 
 Framing = Literal["tcp", "ipoib", "infiniband", "roce"]
 
-
-# bytes of a packet's headers, and the part of these bytes that counts against the MTU
-_HEADERS: dict[Framing, tuple[int, int]] = {
-    "tcp": (66, 52),
-    "ipoib": (56, 52),
-    "infiniband": (24, 0),  # the MTU of verbs is the size of the payload
-    "roce": (58, 0),
-}
+_HEADER_BYTES: dict[Framing, int] = {"tcp": 66, "ipoib": 56, "infiniband": 24, "roce": 58}
 
 VERBS_MTU_BYTES = (256, 512, 1024, 2048, 4096)  # payload sizes of a packet that InfiniBand defines, smallest first
 
@@ -45,21 +38,9 @@ def roce_mtu_bytes(interface_mtu_bytes: int | None) -> int | None:
     return max((size for size in VERBS_MTU_BYTES if size <= room), default=None)
 
 
-def wire_bytes(payload_bytes: int, framing: Framing, mtu_bytes: int | None) -> int | None:
-    """Return the size on the wire of a payload sent in full packets; None if the MTU is unknown.
-
-    Acknowledgements of TCP are not included: they count in the other direction.
-    """
-    if mtu_bytes is None:
-        return None
-    packet_bytes, inside_bytes = _HEADERS[framing]
-    segment = mtu_bytes - inside_bytes
-    return payload_bytes + -(-payload_bytes // segment) * packet_bytes if segment > 0 else None
-
-
 def without_headers(counted_bytes: int, packets: int, framing: Framing) -> int:
     """Return the counted bytes minus the headers of the counted packets."""
-    return counted_bytes - packets * _HEADERS[framing][0]
+    return counted_bytes - packets * _HEADER_BYTES[framing]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +122,7 @@ def describe_interface(interface: InterfaceCounts, need: ByteCounts, again_bytes
     other = "Ethernet" if interface.type == ETHERNET else f"type {interface.type or 'unknown'}"
     kind = "loopback" if loopback else "IPoIB" if infiniband else other
     framing: Framing = "ipoib" if infiniband else "tcp"
-    compared = _compared(interface.counts, need, framing, interface.mtu_bytes, again_bytes)
+    compared = _compared(interface.counts, need, framing, again_bytes)
     return f"{interface.name} ({kind}) counted {byte_counts(interface.counts)}{compared}"
 
 
@@ -149,31 +130,24 @@ def describe_port(counted: Snapshot, port: PortCounts, need: ByteCounts) -> str:
     """Describe the counters of an RDMA port."""
     soft = ", Soft-RoCE: functional only" if port.soft else ""
     name = f"{port.name} ({port.link_layer or 'link layer unknown'}{soft})"
-    counts, amount, mtu_bytes = port.counts, port_byte_counts(counted, port), _mtu_bytes(counted, port)
+    counts, amount = port.counts, port_byte_counts(counted, port)
     if amount is None:
         return f"the counters of {name} are missing, decreased, or reached their maximum"
     if counts.sent_bytes is None:
-        size = mtu_bytes or VERBS_MTU_BYTES[-1]
+        size = _mtu_bytes(counted, port) or VERBS_MTU_BYTES[-1]
         packets = f"{counts.sent_packets:,} packets sent and {counts.received_packets:,} received"
         return f"{name} counted {packets}, of at most {size} bytes; {-(-need.sent_bytes // size):,} packets are needed"
     framing: Framing = "roce" if port.link_layer == "Ethernet" else "infiniband"
     if ByteCounts(counts.sent_bytes, counts.received_bytes or 0) != amount:
         return f"{name} counted {amount}, without IPoIB's bytes"
-    return f"{name} counted {amount}{_compared(counts, need, framing, mtu_bytes)}"
+    return f"{name} counted {amount}{_compared(counts, need, framing)}"
 
 
-def _compared(counts: Counts, need: ByteCounts, framing: Framing, mtu_bytes: int | None, again_bytes: int = 0) -> str:
+def _compared(counts: Counts, need: ByteCounts, framing: Framing, again_bytes: int = 0) -> str:
     """Compare the counted payload, which includes traffic of this host's other processes, with the expected payload."""
-    if not counts.sent_bytes or not need.sent_bytes:
+    if not counts.sent_bytes or counts.sent_packets is None or not need.sent_bytes:
         return ""
-    payload_bytes = need.sent_bytes + again_bytes
     expected = f"{need.sent_bytes:,}" + f" and {again_bytes:,} retransmitted by TCP" * bool(again_bytes)
-    if counts.sent_packets is not None:
-        payload = without_headers(counts.sent_bytes, counts.sent_packets, framing)
-        deviation = f"{100 * (payload / payload_bytes - 1):+.1f} %"
-        return f"; sent without headers: {payload:,} bytes, {deviation} relative to {expected}"
-    expected_bytes = wire_bytes(payload_bytes, framing, mtu_bytes)
-    if expected_bytes is None:
-        return "; the size of the headers is unknown, because the MTU is unknown"
-    deviation = f"{100 * (counts.sent_bytes / expected_bytes - 1):+.1f} %"
-    return f"; expected with headers: {expected_bytes:,} bytes sent, deviation {deviation}"
+    payload = without_headers(counts.sent_bytes, counts.sent_packets, framing)
+    deviation = f"{100 * (payload / (need.sent_bytes + again_bytes) - 1):+.1f} %"
+    return f"; sent without headers: {payload:,} bytes, {deviation} relative to {expected}"
