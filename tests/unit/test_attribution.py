@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlobd.attribution.attribute import attribute, critical_path
-from dlobd.attribution.dependencies import Retained
 from dlobd.attribution.trace import Attribution, Span, Trace
-from dlobd.attribution.what_if import WhatIf
+from dlobd.attribution.what_if import Retained, WhatIf
 from dlobd.errors import BundleError
 from dlobd.layers import UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Clip, Interval, LayerTime

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from dlobd.attribution.attribute import attribute, nested, releases
-from dlobd.attribution.dependencies import Retained
 from dlobd.attribution.trace import Span, Trace
-from dlobd.attribution.what_if import WhatIf
+from dlobd.attribution.what_if import Retained, WhatIf
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Clip, Interval, NotMeasured
