@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from dlobd.attribution import nesting
-from dlobd.attribution.layer_times import Quality, quality
+from dlobd.attribution.attribute import Quality, quality
 from dlobd.attribution.trace import Attribution, Segment, Span, Trace
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Clip, Interval, LayerTime

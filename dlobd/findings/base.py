@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dlobd.attribution.layer_times import quality
+from dlobd.attribution.attribute import quality
 from dlobd.attribution.trace import SEGMENT_KINDS, Attribution, Segment, Span, Trace
 from dlobd.attribution.what_if import Retained, WhatIf
 from dlobd.columns import NONE, Flags, Ints, starts_of_runs

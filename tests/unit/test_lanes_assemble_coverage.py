@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.attribution.attribute import attribute
-from dlobd.attribution.layer_times import quality
+from dlobd.attribution.attribute import attribute, quality
 from dlobd.attribution.trace import Trace
 from dlobd.evidence.evidence import Evidence
 from dlobd.timeline import jvm

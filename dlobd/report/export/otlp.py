@@ -15,8 +15,7 @@ from itertools import chain
 import numpy as np
 
 from dlobd import __version__
-from dlobd.attribution.attribute import attribute, nested, releases
-from dlobd.attribution.layer_times import own_quality
+from dlobd.attribution.attribute import attribute, nested, own_quality, releases
 from dlobd.attribution.trace import Span, Trace
 from dlobd.columns import NONE, Ints, Numbers, ints
 from dlobd.layers import UNATTRIBUTED

@@ -14,8 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dlobd.attribution.attribute import attribute, critical_path, nested, releases
-from dlobd.attribution.layer_times import quality
+from dlobd.attribution.attribute import attribute, critical_path, nested, quality, releases
 from dlobd.attribution.nesting import Nested
 from dlobd.attribution.trace import Segment, Span, Trace
 from dlobd.columns import MOST, Flags, Ints

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from dlobd.attribution.attribute import critical_path, nested
-from dlobd.attribution.layer_times import CAUSE, quality
-from dlobd.attribution.layer_times import UNEXPLAINED as IS_UNEXPLAINED
+from dlobd.attribution.attribute import CAUSE, critical_path, nested, quality
+from dlobd.attribution.attribute import UNEXPLAINED as IS_UNEXPLAINED
 from dlobd.attribution.trace import SEGMENT_LAYERS, Attribution, Segments, Span, Spans, Trace
 from dlobd.columns import NONE, Ints, Numbers, ints, starts_of_runs
 from dlobd.layers import UNATTRIBUTED
