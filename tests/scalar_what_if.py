@@ -10,9 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from dlobd.attribution.columns import Columns
 from dlobd.attribution.nesting import Lanes
-from dlobd.attribution.trace import Trace
+from dlobd.attribution.trace import Columns, Trace
 from dlobd.attribution.what_if import Retained
 from dlobd.columns import NONE, starts_of_runs
 

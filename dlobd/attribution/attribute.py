@@ -28,9 +28,18 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dlobd.attribution.columns import NUMBER_OF_LAYER, Columns
 from dlobd.attribution.nesting import Lanes, Nested
-from dlobd.attribution.trace import SEGMENT_KINDS, SEGMENT_LAYERS, Attribution, Segment, Segments, Span, Trace
+from dlobd.attribution.trace import (
+    NUMBER_OF_LAYER,
+    SEGMENT_KINDS,
+    SEGMENT_LAYERS,
+    Attribution,
+    Columns,
+    Segment,
+    Segments,
+    Span,
+    Trace,
+)
 from dlobd.columns import (
     NONE,
     Covered,

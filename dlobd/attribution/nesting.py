@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlobd.attribution.columns import Columns
-from dlobd.attribution.trace import Span
+from dlobd.attribution.trace import Columns, Span
 from dlobd.columns import MOST, NONE, Flags, Ints, Table, ends_of_runs, largest_of_runs, starts_of_runs
 from dlobd.errors import BundleError
 from dlobd.schema import Clip

@@ -28,9 +28,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlobd.attribution.columns import Columns
 from dlobd.attribution.nesting import Lanes
-from dlobd.attribution.trace import Trace
+from dlobd.attribution.trace import Columns, Trace
 from dlobd.columns import (
     MOST,
     NONE,

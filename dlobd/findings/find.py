@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dlobd.attribution.columns import Columns
+from dlobd.attribution.trace import Columns
 from dlobd.bundle import files, noise
 from dlobd.columns import NONE, Covered, ends_of_runs
 from dlobd.findings.base import Candidate, Context, Finder, WallShare, Wanted, duration, wall_share
