@@ -1,10 +1,10 @@
 """All checks of a run, in the order of the report."""
 
 from dlobd.record.run import Check
-from dlobd.trust import clocks, completeness, feed, hdfs, recorder, spark, training, yarn
+from dlobd.trust import completeness, data_path, records, spark, training, yarn
 from dlobd.trust.base import Facts, Rule
 
-_MODULES = (completeness, training, feed, hdfs, yarn, spark, recorder, clocks)
+_MODULES = (completeness, training, data_path, yarn, spark, records)
 RULES: tuple[Rule, ...] = tuple(rule for module in _MODULES for rule in module.RULES)
 
 

@@ -24,7 +24,7 @@ from dlobd.spans import SpanKind
 from dlobd.timeline.builder import LaneBuilder
 from dlobd.tracing.recorder import OpenSpan, Recorder
 from dlobd.tracing.summed_steps import EVERY, LeftOut
-from dlobd.trust import recorder as checks
+from dlobd.trust import records as checks
 from tests.recorded import read_all
 
 STEPS, RANKS, BYTES = 23, 3, 31_400
