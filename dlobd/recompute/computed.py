@@ -24,16 +24,15 @@ from dlobd.experiment.own_job import from_dict
 from dlobd.fields import decoded
 from dlobd.findings.base import Context
 from dlobd.findings.find import findings
-from dlobd.measures import core_waits, environment_cache, lost_work, own_training, recording_cost, statistics
+from dlobd.measures import core_waits, environment_cache, own_training, recording_cost, statistics
 from dlobd.measures.epochs import epochs, first_touch, time_to_accuracy
 from dlobd.measures.exchange_use import exchange_use
-from dlobd.measures.imports import imports
 from dlobd.measures.phases import applications, phases
-from dlobd.measures.python_workers import python_work
 from dlobd.measures.resource_use import resource_use
 from dlobd.measures.spark_metrics import spark_metrics
 from dlobd.measures.throughput import throughput
 from dlobd.measures.transport import planes
+from dlobd.measures.user_code import imports, lost_work, python_work
 from dlobd.recompute.limits import Parts
 from dlobd.record.resources import PageCache
 from dlobd.record.run import (
@@ -124,7 +123,7 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
         python_work=parts.get("python_work", lambda: python_work(evidence), ()),
         transport=None if transport is None else tuple(transport),
         exchange=parts.get("exchange", lambda: exchange_use(evidence), ()),
-        lost_work=parts.get("lost_work", lambda: lost_work.lost_work(evidence), ()),
+        lost_work=parts.get("lost_work", lambda: lost_work(evidence), ()),
         checks=tuple(found),
         noise=decoded(Noise, noise) if noise else None,
         page_cache=decoded(PageCache, page_cache) if page_cache else None,

@@ -14,7 +14,7 @@ import pytest
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.fields import plain
-from dlobd.measures.imports import imports
+from dlobd.measures.user_code import imports
 from dlobd.paths import python_path
 from tests.recorded import read_all
 

@@ -25,7 +25,7 @@ from dlobd.evidence.expected.absence import killed
 from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.experiment import own_job
-from dlobd.measures import lost_work
+from dlobd.measures import user_code
 from dlobd.report import sentences
 from dlobd.run.submit_command import command_of
 from dlobd.schema import Process
@@ -112,7 +112,7 @@ def rows(log: spark.DriverLog, finished: dict[int, int] | None = None) -> Any:
         topology=SimpleNamespace(has_spark=True, user_script=True),
         event_log=SimpleNamespace(exceptions=['Traceback (most recent call last):\n  File "w.py"\nKeyError: 7'] * 2),
     )
-    return lost_work.lost_work(evidence)
+    return user_code.lost_work(evidence)
 
 
 def test_a_result_that_was_lost_is_computed_again() -> None:
