@@ -13,7 +13,7 @@ from dlobd.attribution.what_if import Retained, WhatIf
 from dlobd.columns import NONE, Flags, Ints, starts_of_runs
 from dlobd.evidence.evidence import Evidence
 from dlobd.layers import LAYERS
-from dlobd.measures.lane_threads import Carrier, Carriers
+from dlobd.measures.core_waits import Carrier, Carriers
 from dlobd.record.resources import CoreWaits, EnvironmentCache
 from dlobd.schema import Runnable
 from dlobd.spans import SpanKind

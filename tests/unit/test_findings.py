@@ -25,7 +25,7 @@ from dlobd.findings.base import Context
 from dlobd.findings.find import FINDERS, LARGER, findings
 from dlobd.findings.rules import QUICK_START, RULES, S
 from dlobd.layers import LAYERS
-from dlobd.measures.lane_threads import Carrier
+from dlobd.measures.core_waits import Carrier
 from dlobd.record.resources import CacheState, CoreWaits, EnvironmentCache, EnvironmentPart, LaneTime
 from dlobd.record.run import Finding
 from dlobd.schema import MAIN_LANE, Process

@@ -26,7 +26,7 @@ from dlobd.evidence.resources import Counter
 from dlobd.evidence.topology import Placement, Topology
 from dlobd.fields import plain
 from dlobd.measures import core_waits
-from dlobd.measures.lane_threads import BETWEEN, BY_YARN, NO_SPAN, Carrier, Carriers
+from dlobd.measures.core_waits import BETWEEN, BY_YARN, NO_SPAN, Carrier, Carriers
 from dlobd.measures.resource_use import resource_use
 from dlobd.schema import Process
 from dlobd.tracing import clock, process_use

@@ -16,7 +16,7 @@ import pytest
 
 from dlobd.attribution.attribute import attribute
 from dlobd.evidence.evidence import Evidence
-from dlobd.measures.lane_threads import Carrier, Carriers
+from dlobd.measures.core_waits import Carrier, Carriers
 from dlobd.timeline.assemble import assemble
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
