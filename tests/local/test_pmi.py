@@ -17,8 +17,8 @@ import pytest
 
 from dlobd.network.channels.sockets import SocketsChannel
 from dlobd.network.rendezvous import pmi
-from dlobd.network.rendezvous.acceptor import RendezvousError
 from dlobd.network.rendezvous.pmi import PmiServer, connect_pmi
+from dlobd.network.rendezvous.store import RendezvousError
 from tests.ranks import PATIENCE_S, on_ranks, soon
 
 SECRET = b"of this run"

@@ -19,9 +19,8 @@ from dlobd.network.channels.ip import local_address
 from dlobd.network.channels.mpi_session import MpiSession, environment
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchange, Peers
-from dlobd.network.rendezvous.acceptor import RendezvousError
 from dlobd.network.rendezvous.pmi import connect_pmi
-from dlobd.network.rendezvous.store import StoreClient
+from dlobd.network.rendezvous.store import RendezvousError, StoreClient
 
 ASK_AFTER_S = 1.0
 """Time after which a call asks the store for dead ranks, repeatedly: two messages of a few bytes per second."""

@@ -6,7 +6,7 @@ from dlobd.network.channels.base import Array, OpenChannel, Traffic
 from dlobd.network.collectives import all_reduce, mesh
 from dlobd.network.collectives.mesh import ExchangeFailed, Mesh
 from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchange, Peers
-from dlobd.network.rendezvous.acceptor import RendezvousError
+from dlobd.network.rendezvous.store import RendezvousError
 
 
 class _OverMesh(OutsideStepExchange):

@@ -19,7 +19,7 @@ from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges.base import Tensor, TensorFlow
 from dlobd.network.exchanges.fusion import shards
 from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchange, Peers
-from dlobd.network.rendezvous.acceptor import RendezvousError
+from dlobd.network.rendezvous.store import RendezvousError
 
 JOB = "rank"
 LEAVE_S = 10.0  # timeout of a finished rank that waits for the other ranks: their last sums may be in its process

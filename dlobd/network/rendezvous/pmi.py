@@ -28,8 +28,7 @@ from contextlib import suppress
 from dlobd.network.channels import authentication
 from dlobd.network.channels.base import ChannelError, MessageTooLong
 from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection
-from dlobd.network.rendezvous.acceptor import FOREVER_S, RankServer, RendezvousError, names
-from dlobd.network.rendezvous.store import ANSWER_S
+from dlobd.network.rendezvous.store import ANSWER_S, FOREVER_S, RankServer, RendezvousError, names
 
 BARRIER_S = 60.0  # timeout of a barrier. MPI has barriers at its start and end.
 LINE_BYTES = 4096  # maximum length of a line. Within the limits below the longest line, a `put`, has about 1400 bytes.

@@ -1,4 +1,4 @@
-"""Key-value store: a server in the driver through which ranks exchange short texts, such as their addresses.
+"""Servers in the driver for ranks, and the key-value store, through which ranks exchange short texts such as addresses.
 
     rank r                                       store
       {"rank": r}                        --->               the connection was authenticated before: see
@@ -15,21 +15,96 @@ it ends, so the store records the first dead rank; a rank alone only sees that a
 import json
 import threading
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
 from dlobd.network.channels import authentication
-from dlobd.network.channels.base import ChannelError, MessageTooLong
-from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection
-from dlobd.network.rendezvous.acceptor import FOREVER_S, RankServer, RendezvousError, names
+from dlobd.network.channels.base import ChannelError, Closed, MessageTooLong, Traffic
+from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection, SocketsListener
 
 Message = dict[str, Any]  # JSON object
 MESSAGE_BYTES = 1 << 20  # maximum size of a message: sixteen ranks' worker addresses of a few kilobytes each
+FOREVER_S = 1e9
 ANSWER_S = 5.0  # time that the store has to answer, beyond the requested timeout
 
 SETTLE_S = 1.0
 """Time to wait for the store's report of a dead rank. The kernel closes a dead process's connections in any order, so a
 neighbour may detect the death first."""
+
+
+class RendezvousError(Exception):
+    """Failure of the rendezvous. The message is one line that names missing or dead ranks."""
+
+
+class RankServer(ABC):
+    """Server that accepts clients with the secret, and serves each client in a thread, until `close`.
+
+    Other clients are refused, with one line on stderr. Raises SetupError: the address cannot be bound.
+    """
+
+    thread_name = "dlobd-ranks"
+
+    def __init__(self, host: str, ranks: int, secret: bytes) -> None:
+        self._ranks = ranks
+        self._present: set[int] = set()
+        self._dead: list[int] = []  # ranks whose connection ended without a farewell, in the order of their ends
+        self._changed = threading.Condition()
+        self._closed = False
+        self._connections: list[SocketsConnection] = []
+        self._threads: list[threading.Thread] = []
+        self._listener = SocketsListener(
+            host, secret, lambda connected, peer: SocketsConnection(connected, peer, Traffic("tcp", ""))
+        )
+        self.address = self._listener.address
+        self.refused = self._listener.refused
+        self._accepting = threading.Thread(target=self._accept_all, name=self.thread_name, daemon=True)
+        self._accepting.start()
+
+    @abstractmethod
+    def _serve(self, connection: SocketsConnection) -> None:
+        """Serve a client; its connection is closed afterwards."""
+
+    def _add_dead(self, rank: int) -> None:
+        with self._changed:
+            if rank >= 0 and not self._closed:
+                self._dead.append(rank)
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """Wake waiting threads, and end all connections and threads. May be called twice."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._listener.close()
+        self._accepting.join()
+        for connection in self._connections:
+            connection.close()
+        for thread in self._threads:
+            thread.join()
+
+    def _accept_all(self) -> None:
+        while True:
+            try:
+                connection = self._listener.accept(time.monotonic() + FOREVER_S)
+            except Closed:
+                return
+            self._connections.append(connection)
+            thread = threading.Thread(target=self._serve_one, args=(connection,), name=self.thread_name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve_one(self, connection: SocketsConnection) -> None:
+        try:
+            self._serve(connection)
+        finally:
+            connection.close()
+
+
+def names(ranks: Iterable[int]) -> str:
+    """Format ranks as text: `rank 1 and rank 2`."""
+    return " and ".join(f"rank {rank}" for rank in ranks)
 
 
 class KeyValueStore(RankServer):

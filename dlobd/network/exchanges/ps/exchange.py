@@ -26,7 +26,7 @@ from dlobd.network.exchanges.fusion import shards
 from dlobd.network.exchanges.outside_step import DEADLINE_S, JOIN_S, JoinContext, OutsideStepExchange, Peers, Transfer
 from dlobd.network.exchanges.ps.process import ServerConfig, ServerProcess
 from dlobd.network.exchanges.ps.servers import BETWEEN_CALLS_S, OK, TEXT_BYTES
-from dlobd.network.rendezvous.acceptor import RendezvousError
+from dlobd.network.rendezvous.store import RendezvousError
 
 NOTICE_S = 5.0
 """Extra time that a rank waits for a server, so that the server first reports the late rank."""

@@ -26,7 +26,7 @@ from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.network.channels.base import Array, ChannelError, Connection
 from dlobd.network.collectives.mesh import ExchangeFailed
-from dlobd.network.rendezvous.acceptor import names
+from dlobd.network.rendezvous.store import names
 
 OK, FAILED = b"\0", b"\1"
 """First byte of the last answer. A failure has no second byte, so it fits into every worker's buffers."""
