@@ -55,7 +55,7 @@ class MpiPeers(Peers):
     """
 
     def __init__(self, session: MpiSession, store: StoreClient, addresses: tuple[str, ...]) -> None:
-        self._addresses = addresses
+        self.addresses = addresses
         self.session = session
         self._store = store
         self._queue: SimpleQueue[_Call | None] = SimpleQueue()
@@ -70,9 +70,6 @@ class MpiPeers(Peers):
 
     def all_reduce(self, array: Array, deadline_s: float) -> None:
         self._run(_Call(lambda: self.session.sum(array), deadline_s, "MPI did not complete an all-reduce", sleep=False))
-
-    def addresses(self) -> tuple[str, ...]:
-        return self._addresses
 
     def close(self) -> None:
         """End MPI together with the other ranks. After a failure MPI ends with this process."""

@@ -26,7 +26,7 @@ from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.axes import LIBRARIES
 from dlobd.channel import Channel
-from dlobd.network.channels.base import Array, OpenChannel, Traffic
+from dlobd.network.channels.base import Array, OpenChannel
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges.base import Settings, Tensor, TensorFlow
 from dlobd.network.exchanges.fusion import Fusion
@@ -78,7 +78,14 @@ Transfer = tuple[int | str, int | str, int]
 
 
 class Peers(ABC):
-    """Connections to the other ranks. `barrier` and `all_reduce` raise ExchangeFailed."""
+    """Connections to the other ranks. `barrier` and `all_reduce` raise ExchangeFailed.
+
+    channel: counts the traffic; None if only the kernel counts it.
+    addresses: at which other ranks reach this rank, if they use IP.
+    """
+
+    channel: OpenChannel | None = None
+    addresses: tuple[str, ...] = ()
 
     @abstractmethod
     def barrier(self, call: int, deadline_s: float) -> None:
@@ -95,16 +102,10 @@ class Peers(ABC):
         """Return this rank's transfers since the last call, if they are known."""
         return ()
 
-    def evidence(self) -> Traffic | None:
-        """Return the total traffic; None if only the kernel counts it."""
-        return None
-
-    def addresses(self) -> tuple[str, ...]:
-        """Return the addresses at which other ranks reach this rank, if they use IP."""
-        return ()
-
-    def fail(self) -> None:  # noqa: B027  most ranks detect it by a closed connection
+    def fail(self) -> None:
         """Report that this rank cannot continue, and wake the ranks that wait for it."""
+        if self.channel is not None:
+            self.channel.close()
 
 
 class OutsideStepExchange(ABC):
@@ -209,8 +210,9 @@ class OutsideStepExchange(ABC):
     def close(self) -> None:
         if self.peers is not None:
             if self._before is not None:
-                library, before, traffic = self._settings.library, self._before, self.peers.evidence()
-                lanes, addresses = traffic.lanes if traffic else (), self.peers.addresses()
+                library, before, addresses = self._settings.library, self._before, self.peers.addresses
+                traffic = self.peers.channel.evidence() if self.peers.channel else None
+                lanes = traffic.lanes if traffic else ()
                 attrs = record(self._rank, library, before, lanes=lanes, traffic=traffic, addresses=addresses)
                 tracing.instant(kinds.TRANSPORT, **attrs)
                 self._before = None

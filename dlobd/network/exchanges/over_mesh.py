@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from dlobd.network.channels.base import Array, OpenChannel, Traffic
+from dlobd.network.channels.base import Array, OpenChannel
 from dlobd.network.collectives import all_reduce, mesh
 from dlobd.network.collectives.mesh import ExchangeFailed, Mesh
 from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchange, Peers
@@ -30,7 +30,8 @@ class MeshPeers(Peers):
     """Connections to the other ranks by a mesh."""
 
     def __init__(self, channel: OpenChannel, joined: Mesh, algorithm: type[all_reduce.AllReduce]) -> None:
-        self._channel = channel
+        self.channel: OpenChannel = channel
+        self.addresses = (joined.address,)
         self._mesh = joined
         self._all_reduce = algorithm(joined)
 
@@ -43,18 +44,9 @@ class MeshPeers(Peers):
     def carried(self) -> list[tuple[int, int, int]]:
         return self._mesh.carried()
 
-    def evidence(self) -> Traffic | None:
-        return self._channel.evidence()
-
-    def addresses(self) -> tuple[str, ...]:
-        return (self._mesh.address,)
-
-    def fail(self) -> None:
-        self._channel.close()
-
     def close(self) -> None:
         self._mesh.close()
-        self._channel.close()
+        self.channel.close()
 
 
 class Ring(_OverMesh):

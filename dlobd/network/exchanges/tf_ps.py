@@ -45,6 +45,7 @@ class TfPsPeers(Peers):
         self._tf = tf
         self._context = context
         self._servers = context.servers
+        self.addresses = (context.peers[context.rank],)
         self._carried: list[tuple[int, int, int]] = []
         self._failed = False
         self._graph = tf.Graph()
@@ -77,9 +78,6 @@ class TfPsPeers(Peers):
     def carried(self) -> list[tuple[int, int, int]]:
         transfers, self._carried = sorted(self._carried), []
         return transfers
-
-    def addresses(self) -> tuple[str, ...]:
-        return (self._context.peers[self._context.rank],)
 
     def fail(self) -> None:
         self._failed = True

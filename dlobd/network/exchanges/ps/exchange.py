@@ -20,7 +20,7 @@ import numpy as np
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.network.channels.base import Array, ChannelError, Connection, DeadlinePassed, OpenChannel, Traffic
+from dlobd.network.channels.base import Array, ChannelError, Connection, DeadlinePassed, OpenChannel
 from dlobd.network.collectives.mesh import RANK, ExchangeFailed
 from dlobd.network.exchanges.fusion import shards
 from dlobd.network.exchanges.outside_step import DEADLINE_S, JOIN_S, JoinContext, OutsideStepExchange, Peers, Transfer
@@ -49,7 +49,7 @@ class PsPeers(Peers):
         self.rank = context.rank
         self.servers = servers  # connection by number of the server, in the order of use
         self._store = context.store
-        self._channel = channel
+        self.channel: OpenChannel = channel
         self._process = process
         self._synchronous = synchronous
         self._number = self._buffer = 0  # numbers of the current exchange and of its next buffer
@@ -72,12 +72,9 @@ class PsPeers(Peers):
         transfers, self._carried = self._carried, []
         return transfers
 
-    def evidence(self) -> Traffic | None:
-        return self._channel.evidence()
-
     def fail(self) -> None:
         self._failed = True
-        self._channel.close()
+        self.channel.close()
 
     def close(self) -> None:
         """Leave the servers, and end this rank's server once all ranks have left."""
@@ -88,7 +85,7 @@ class PsPeers(Peers):
             with tracing.span(kinds.LEAVE_SERVERS), suppress(RendezvousError):
                 # a rank that failed reports its own error
                 self._store.all_gather("servers left", "", time.monotonic() + leave_s)
-        self._channel.close()
+        self.channel.close()
         if self._process is not None:
             self._process.close()
 
