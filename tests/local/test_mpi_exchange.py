@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dlobd.errors import SetupError, UsageError
-from dlobd.network.channels.mpi_session import environment
+from dlobd.network.exchanges.mpi import environment
 from tests.mpi_job import MpiJob, results
 from tests.namespaces import hosts
 
@@ -157,7 +157,7 @@ def test_a_rank_that_dies_before_mpi_starts_is_named() -> None:
 
 def test_a_rank_that_dies_while_mpi_starts_ends_the_others(capfd: pytest.CaptureFixture[str]) -> None:
     code = """
-        from dlobd.network.channels.mpi_session import MpiSession
+        from dlobd.network.exchanges.mpi import MpiSession
         if rank == 1:
             MpiSession.__init__ = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         join()
@@ -224,7 +224,7 @@ def test_mpi_starts_once_in_a_process() -> None:
         exchange.close()
         import socket
         from dlobd.errors import SetupError
-        from dlobd.network.channels.mpi_session import MpiSession, environment
+        from dlobd.network.exchanges.mpi import MpiSession, environment
         own = socket.socket()
         try:
             MpiSession(environment("tcp", ""), own, rank, size)

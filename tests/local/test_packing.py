@@ -161,8 +161,8 @@ tfos_compat.install()
 for package in (dlobd.job, dlobd.network):
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         importlib.import_module(module.name)
-from dlobd.network.channels import mpi_session
-print("mpi", mpi_session._loaded().Get_library_version().split()[0])
+from dlobd.network.exchanges import mpi
+print("mpi", mpi._loaded().Get_library_version().split()[0])
 from dlobd.job.launchers.imports import import_tensorflow
 import_tensorflow()
 import tensorflow as tf
