@@ -65,35 +65,35 @@ def parse(lines: Iterable[str]) -> EventLog:
         log.damaged_lines += not whole
         if not event:
             continue
-        kind = event["Event"]
-        if kind == _PROFILE:
+        kind = event["Event"].removeprefix("SparkListener")
+        if kind == "ResourceProfileAdded":
             cpus[event["Resource Profile Id"]] = event["Task Resource Requests"].get("cpus", {}).get("Amount") or 1
-        elif kind == _JOB:
+        elif kind == "JobStart":
             settings = event.get("Properties") or {}
             if "spark.sql.execution.id" in settings:
                 log.queries[event["Job ID"]] = settings["spark.sql.execution.id"]
             if any(name in settings for name in _OF_STREAMS):
                 log.streamed.add(event["Job ID"])
-        elif kind == _SUBMITTED:
+        elif kind == "StageSubmitted":
             stage = event["Stage Info"]
             profiles[stage["Stage ID"], stage["Stage Attempt ID"]] = stage.get("Resource Profile Id", 0)
-        elif kind == _TASK_END:
+        elif kind == "TaskEnd":
             stage_id = event["Stage ID"], event["Stage Attempt ID"]
             log.tasks.append(_task(event, stage_id, cpus.get(profiles.get(stage_id, 0), 1)))
             if text := event["Task End Reason"].get("Description"):
                 log.exceptions.append(text)
-        elif kind == _COMPLETED:
+        elif kind == "StageCompleted":
             info = event["Stage Info"]
             stage_id = info["Stage ID"], info["Stage Attempt ID"]
             log.stage_calls[stage_id] = info["Stage Name"].partition(" at ")[0]
-        elif kind == _BLOCK_MANAGER:
+        elif kind == "BlockManagerAdded":
             log.hosts.add(event["Block Manager ID"]["Host"])
-        elif kind == _ENVIRONMENT:
+        elif kind == "EnvironmentUpdate":
             log.spark_settings |= event.get("Spark Properties", {})
             log.hadoop_settings |= event.get("Hadoop Properties", {})
-        elif kind == _START:
+        elif kind == "ApplicationStart":
             log.has_start = True
-        elif kind == _END:
+        elif kind == "ApplicationEnd":
             log.has_end = True
     if log.damaged_lines > (not whole):
         log.tasks, log.stage_calls = [], {}
@@ -127,14 +127,7 @@ def _event(line: str) -> JsonMap | None:
     return {} if shape is None else None if reading.mismatch(event, shape) else event
 
 
-_START, _END = "SparkListenerApplicationStart", "SparkListenerApplicationEnd"
-_ENVIRONMENT = "SparkListenerEnvironmentUpdate"
-_BLOCK_MANAGER = "SparkListenerBlockManagerAdded"
-_PROFILE = "SparkListenerResourceProfileAdded"
-_JOB = "SparkListenerJobStart"
 _OF_STREAMS = ("sql.streaming.queryId", "spark.streaming.internal.batchTime")  # settings of jobs of queries, DStreams
-_SUBMITTED, _COMPLETED = "SparkListenerStageSubmitted", "SparkListenerStageCompleted"
-_TASK_END = "SparkListenerTaskEnd"
 
 
 def _task(event: JsonMap, stage: tuple[int, int], cpus: float) -> TaskMetrics:
@@ -184,17 +177,19 @@ _METRICS = _counters(
 )
 
 _EVENTS = {
-    _TASK_END: Members(
+    "SparkListenerTaskEnd": Members(
         {**_STAGE, "Task Info": _TASK, "Task End Reason": Members({"Reason": str}, {"Description": str})},
         {"Task Metrics": _METRICS | None},
     ),
-    _JOB: Members({"Job ID": int}, {"Properties": dict[str, str] | None}),
-    _SUBMITTED: Members({"Stage Info": Members(_STAGE, {"Resource Profile Id": int})}),
-    _COMPLETED: Members({"Stage Info": Members({**_STAGE, "Stage Name": str})}),
-    _PROFILE: Members({"Resource Profile Id": int, "Task Resource Requests": _CPUS}),
-    _BLOCK_MANAGER: Members({"Block Manager ID": Members({"Host": str})}),
-    _ENVIRONMENT: Members(optional={"Spark Properties": dict[str, str], "Hadoop Properties": dict[str, str]}),
-    _START: Members(),
-    _END: Members(),
+    "SparkListenerJobStart": Members({"Job ID": int}, {"Properties": dict[str, str] | None}),
+    "SparkListenerStageSubmitted": Members({"Stage Info": Members(_STAGE, {"Resource Profile Id": int})}),
+    "SparkListenerStageCompleted": Members({"Stage Info": Members({**_STAGE, "Stage Name": str})}),
+    "SparkListenerResourceProfileAdded": Members({"Resource Profile Id": int, "Task Resource Requests": _CPUS}),
+    "SparkListenerBlockManagerAdded": Members({"Block Manager ID": Members({"Host": str})}),
+    "SparkListenerEnvironmentUpdate": Members(
+        optional={"Spark Properties": dict[str, str], "Hadoop Properties": dict[str, str]}
+    ),
+    "SparkListenerApplicationStart": Members(),
+    "SparkListenerApplicationEnd": Members(),
 }
 """Kind of an event -> the JSON shape of its used members."""
