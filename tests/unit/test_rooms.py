@@ -24,7 +24,6 @@ SMALL = {
     "job/user/stock_daemon.py": "an entry point, as above",
     "marks.py": "the functions for users' scripts, which import no other module",
     "measures/statistics.py": "quantiles, for all measures",
-    "network/channels/spinning.py": "yields of waiting threads, for two libraries",
     "run/collect/workers.py": "copies of logs, for two places",
     "run/observer.py": "a protocol of two modules",
     "run/schedulers/": "a file per scheduler",

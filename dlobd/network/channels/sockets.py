@@ -34,7 +34,6 @@ from dlobd.errors import SetupError
 from dlobd.network import interfaces
 from dlobd.network.channels import authentication, base
 from dlobd.network.channels.ip import IpChannel, local_address, parse_address, source_towards, traffic_over
-from dlobd.network.channels.spinning import Yields
 
 LIBRARY = "sockets"
 LENGTH = struct.Struct("<Q")  # prefix of a message: the number of bytes that follow
@@ -323,7 +322,7 @@ class SocketsConnection(base.Connection):
         self._pending: deque[PendingSend] = deque()  # incomplete messages, in order; only one thread starts messages
         self._header = memoryview(bytearray(LENGTH.size))
         self._receiving = threading.Lock()
-        self._yields = Yields()
+        self._yields = base.Yields()
         self._ended = ""  # reason why this end is closed
         self._stage = memoryview(bytearray(STAGE_BYTES))
         self._start = self._end = 0  # received bytes in the stage buffer that were not delivered yet

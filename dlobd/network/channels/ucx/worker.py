@@ -23,9 +23,8 @@ from contextlib import suppress
 
 from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
-from dlobd.network.channels.base import ChannelError, Closed, DeadlinePassed, PeerClosed
+from dlobd.network.channels.base import ChannelError, Closed, DeadlinePassed, PeerClosed, Yields
 from dlobd.network.channels.ip import resolve
-from dlobd.network.channels.spinning import Yields
 from dlobd.network.channels.ucx import declarations as c
 from dlobd.network.channels.ucx.library import CData, Library, load
 from dlobd.network.devices import devices
