@@ -53,7 +53,6 @@ from dlobd.timeline.assemble import assemble
 from dlobd.trust import reasons
 from dlobd.trust.base import Facts, json_number
 from dlobd.trust.checks import checks
-from dlobd.trust.failure import failure
 from dlobd.trust.warnings import warnings
 
 MOST_CLIPS = 1_000
@@ -145,7 +144,9 @@ def computed(bundle: Bundle, experiment: Runnable, forgives: bool = False) -> Co
     broken: Failure | None = None
     if status != "ok":
         broken = parts.get(
-            "failure", lambda: failure(evidence, experiment, status, reason or "", members.phases, trace.startup), None
+            "failure",
+            lambda: reasons.failure_facts(evidence, experiment, status, reason or "", members.phases, trace.startup),
+            None,
         )
     lacking = (f"omitted: {one.part}: {one.reason}" for one in parts.omitted)
     said = (*members.warnings, *lacking)

@@ -20,7 +20,6 @@ from dlobd.experiment import own_job
 from dlobd.record.run import Failure
 from dlobd.tracing import clock
 from dlobd.trust import reasons
-from dlobd.trust.failure import failure
 from tests.recorded import read_all
 
 ENTRY = Path(__file__).parents[2] / "jobs" / "user.py"
@@ -125,7 +124,7 @@ def test_a_failure_has_line_traceback_and_log(tmp_path: Path, how: str) -> None:
     text, line, error = ERRORS[how]
     done = ended(tmp_path, text)
     job = own_job.from_script(str(tmp_path / "script.py"), [], [])
-    found = failure(Evidence(done.bundle.path), job, "failed", str(done.reason), (), ())
+    found = reasons.failure_facts(Evidence(done.bundle.path), job, "failed", str(done.reason), (), ())
     assert (found.file, found.line, found.log) == (job.script, line, files.DRIVER_STDERR)
     assert found.traceback[0].startswith(f'  File "{job.script}", line ')
     assert found.traceback[-1] == error
@@ -135,7 +134,7 @@ def test_a_failure_has_line_traceback_and_log(tmp_path: Path, how: str) -> None:
 def test_a_script_without_a_spark_context_has_exactly_one_next_step(tmp_path: Path) -> None:
     done = ended(tmp_path, "print('hello')")
     job = own_job.from_script(str(tmp_path / "script.py"), [], [])
-    found = failure(Evidence(done.bundle.path), job, "invalid", str(done.reason), (), ())
+    found = reasons.failure_facts(Evidence(done.bundle.path), job, "invalid", str(done.reason), (), ())
     assert done.reason == "Your script never started a SparkContext, so there is nothing to break down"
     assert found == Failure(next_step="check that it calls SparkSession.builder.getOrCreate()", no_spark=True)
 

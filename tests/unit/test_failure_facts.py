@@ -11,7 +11,7 @@ from dlobd.evidence.evidence import Evidence
 from dlobd.experiment.own_job import from_dict
 from dlobd.record.run import Failure, Phase
 from dlobd.schema import Event
-from dlobd.trust.failure import COMPARE_SOURCES, MOST_LINES, RUN_AGAIN, failure
+from dlobd.trust.reasons import COMPARE_SOURCES, MOST_LINES, RUN_AGAIN, failure_facts
 from tests.captured import Captured, copy_of
 
 SCRIPT = "tests/foreign/word_count.py"
@@ -53,7 +53,7 @@ def facts(
     evidence = Evidence(bundle)
     evidence.window["exit_code"] = 1
     job = from_dict(Captured.stored("own-run")["configuration"])
-    return failure(evidence, job, status, reason, (), (Event("AM registered", 1, "log"),))  # type: ignore[arg-type]
+    return failure_facts(evidence, job, status, reason, (), (Event("AM registered", 1, "log"),))  # type: ignore[arg-type]
 
 
 def test_an_error_in_a_task_has_the_innermost_line_of_the_script(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_long_traceback_has_its_last_lines(tmp_path: Path) -> None:
 def test_an_interrupted_run_and_a_failed_check_have_their_next_steps(tmp_path: Path) -> None:
     assert facts(tmp_path, "interrupted", status="interrupted").next_step == RUN_AGAIN
     evidence, job = Captured.evidence("own-run"), from_dict(Captured.stored("own-run")["configuration"])
-    assert failure(evidence, job, "invalid", "9 bytes, not 10", (), ()) == Failure(next_step=COMPARE_SOURCES)
+    assert failure_facts(evidence, job, "invalid", "9 bytes, not 10", (), ()) == Failure(next_step=COMPARE_SOURCES)
 
 
 @pytest.mark.parametrize(("capture", "phase"), [("killed-trainer", "training"), ("own-run", "Spark jobs")])
@@ -104,4 +104,4 @@ def test_the_phase_is_the_last_that_is_known_to_have_begun(capture: str, phase: 
     stored = Captured.stored(capture)
     phases = tuple(Phase(row["phase"], row["ns"]) for row in stored["phases"])
     job = from_dict(stored["configuration"])
-    assert failure(Captured.evidence(capture), job, "failed", "gone", phases, ()).phase == phase
+    assert failure_facts(Captured.evidence(capture), job, "failed", "gone", phases, ()).phase == phase
