@@ -17,7 +17,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, SetupError, UsageError
 from dlobd.evidence import recorder
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected.absence import MissingEvidence
+from dlobd.evidence.expected.kinds import MissingEvidence
 from dlobd.evidence.expected.search import missing
 from dlobd.evidence.recorder import RecordedProcess, trainers
 from dlobd.experiment.own_job import from_dict

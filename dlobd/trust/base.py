@@ -12,8 +12,7 @@ from functools import wraps
 from typing import Any
 
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected.absence import MissingEvidence, ended_well
-from dlobd.evidence.expected.kinds import EvidenceKind
+from dlobd.evidence.expected.kinds import EvidenceKind, MissingEvidence, ended_well
 from dlobd.evidence.expected.logs import LIMITS
 from dlobd.record.run import Check, Number, Plane, Verdict
 from dlobd.schema import Clip, Experiment, OwnJob, Runnable

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected.absence import ended_well
-from dlobd.evidence.expected.kinds import MARKERS, RANK_SPANS
+from dlobd.evidence.expected.kinds import MARKERS, RANK_SPANS, ended_well
 from dlobd.evidence.facts import RankResult
 from dlobd.evidence.recorder import trainers
 from dlobd.experiment import channels

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from dlobd.attribution.trace import Trace
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected.absence import MissingEvidence
+from dlobd.evidence.expected.kinds import MissingEvidence
 from dlobd.evidence.topology import Placement
 from dlobd.layers import TENSORFLOW, title
 from dlobd.measures import recording_cost

@@ -21,7 +21,7 @@ from dlobd.columns import NONE
 from dlobd.errors import UsageError
 from dlobd.evidence import log4j, slots, spark
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected.absence import killed
+from dlobd.evidence.expected.kinds import killed
 from dlobd.evidence.recorded_spans import RecordedSpan, RecordedSpans
 from dlobd.evidence.recorder import RecordedProcess
 from dlobd.experiment import own_job

@@ -7,8 +7,14 @@ from dlobd.bundle import files
 from dlobd.evidence import hdfs, jvm
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import kinds
-from dlobd.evidence.expected.absence import ALL_LANES, MissingEvidence, ended_well, killed, lanes_of_executor
-from dlobd.evidence.expected.kinds import EvidenceKind
+from dlobd.evidence.expected.kinds import (
+    ALL_LANES,
+    EvidenceKind,
+    MissingEvidence,
+    ended_well,
+    killed,
+    lanes_of_executor,
+)
 from dlobd.evidence.log4j import LogLine
 from dlobd.spans import SPARK_CONTEXT
 

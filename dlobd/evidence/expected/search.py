@@ -13,7 +13,7 @@ from dlobd.attribution.trace import Spans
 from dlobd.bundle import files, reading
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import kinds, logs, spans
-from dlobd.evidence.expected.absence import MissingEvidence, ended_well, process_id
+from dlobd.evidence.expected.kinds import MissingEvidence, ended_well, process_id
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import NotMeasured
 

@@ -5,21 +5,19 @@ from collections.abc import Iterator
 from dlobd import spans as kinds
 from dlobd.columns import NONE
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected.absence import (
-    ALL_LANES,
-    MissingEvidence,
-    ended_well,
-    killed,
-    lanes_of_executor,
-    process_id,
-)
 from dlobd.evidence.expected.kinds import (
+    ALL_LANES,
     CHILD_SPANS,
     COUNTERS,
     DRIVER_SPANS,
     RANK_SPANS,
     WORKER_SPANS,
     EvidenceKind,
+    MissingEvidence,
+    ended_well,
+    killed,
+    lanes_of_executor,
+    process_id,
 )
 from dlobd.evidence.recorder import CHILD, STOPPED, TRAINING, RecordedProcess, lost_lines, trainers
 
