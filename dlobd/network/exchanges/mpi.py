@@ -90,6 +90,19 @@ def environment(transport: str, device: str) -> dict[str, str]:
     return {**ucx, "UCX_TLS": "tcp", "UCX_NET_DEVICES": interface.name}
 
 
+@dataclass(slots=True)
+class _Call:
+    """Call of MPI, and its result."""
+
+    begin: Callable[[], MpiObject]  # starts the request
+    deadline_s: float
+    what: str  # start of the error message, such as `MPI did not complete an all-reduce`
+    sleep: bool  # between polls, because this rank only waits for other ranks
+    done: threading.Event = field(default_factory=threading.Event)
+    given_up: threading.Event = field(default_factory=threading.Event)
+    error: ChannelError | None = None
+
+
 class MpiSession:
     """MPI with all ranks of the job. `world` is their communicator, whose errors are exceptions.
 
@@ -150,34 +163,27 @@ class MpiSession:
     def barrier(self) -> MpiObject:
         return self.world.Ibarrier()
 
-    def complete(
-        self, begin: Callable[[], MpiObject], deadline_s: float, what: str, sleep: bool, given_up: Callable[[], bool]
-    ) -> None:
-        """Start a request and poll until it is complete. MPI makes progress only while it is polled.
+    def complete(self, call: _Call) -> None:
+        """Start the request of a call and poll until it is complete. MPI makes progress only while it is polled.
 
         A poll may block forever, for example when libfabric sends to a dead rank. A caller that depends on the deadline
         calls this in a thread that it can abandon. MPI releases Python's lock meanwhile.
 
-        Args:
-            what: start of the error message, such as `MPI did not complete an all-reduce`.
-            sleep: sleep between polls, because this rank only waits for other ranks.
-            given_up: function that returns True once the caller has stopped waiting.
-
         Raises DeadlinePassed: MPI is unusable afterwards; ChannelError: MPI has failed.
         """
-        sleeps_from_s = time.monotonic() + YIELD_S if sleep else deadline_s
+        sleeps_from_s = time.monotonic() + YIELD_S if call.sleep else call.deadline_s
         try:
-            request = begin()
+            request = call.begin()
             while not request.Test():
                 now_s = time.monotonic()
-                if now_s > deadline_s or given_up():
-                    raise DeadlinePassed(f"{what} in time")
+                if now_s > call.deadline_s or call.given_up.is_set():
+                    raise DeadlinePassed(f"{call.what} in time")
                 if now_s < sleeps_from_s:
                     os.sched_yield()
                 else:
                     time.sleep(SLEEP_S)
         except self.mpi.Exception as error:
-            raise ChannelError(f"{what}: {_line(error)}") from error
+            raise ChannelError(f"{call.what}: {_line(error)}") from error
 
     def finalise(self) -> None:
         """End MPI on all ranks together. A failed rank must not call it, because it would wait for the other ranks.
@@ -292,12 +298,12 @@ class MpiPeers(Peers):
     def _call_all(self) -> None:
         while (call := self._queue.get()) is not None:
             try:
-                self.session.complete(call.begin, call.deadline_s, call.what, call.sleep, call.given_up.is_set)
+                self.session.complete(call)
             except ChannelError as error:
                 call.error = error
             call.done.set()
 
-    def _run(self, call: "_Call") -> None:
+    def _run(self, call: _Call) -> None:
         if self._failed:
             raise ExchangeFailed("MPI failed in an earlier call")
         self._queue.put(call)
@@ -314,7 +320,7 @@ class MpiPeers(Peers):
             raise ExchangeFailed(f"{call.what} in time{self._who_is_stuck()}") from call.error
         raise ExchangeFailed(str(call.error)) from call.error
 
-    def _watch(self, call: "_Call") -> None:
+    def _watch(self, call: _Call) -> None:
         """Ask the store for dead ranks until the call is done or its deadline has passed."""
         while self._dead is None and time.monotonic() < call.deadline_s:
             if self._asking is None or not self._asking.is_alive():
@@ -333,16 +339,3 @@ class MpiPeers(Peers):
         except RendezvousError as error:
             return f": {error}"
         return ""
-
-
-@dataclass(slots=True)
-class _Call:
-    """Call of MPI, and its result."""
-
-    begin: Callable[[], Any]
-    deadline_s: float
-    what: str  # start of the error message
-    sleep: bool
-    done: threading.Event = field(default_factory=threading.Event)
-    given_up: threading.Event = field(default_factory=threading.Event)
-    error: ChannelError | None = None
