@@ -26,11 +26,10 @@ from dlobd.findings.base import Context
 from dlobd.findings.find import findings
 from dlobd.measures import core_waits, environment_cache, own_training, recording_cost, statistics
 from dlobd.measures.epochs import epochs, first_touch, time_to_accuracy
-from dlobd.measures.exchange_use import exchange_use
 from dlobd.measures.phases import applications, phases
 from dlobd.measures.resource_use import resource_use
 from dlobd.measures.spark_metrics import spark_metrics
-from dlobd.measures.throughput import throughput
+from dlobd.measures.throughput import exchange_use, throughput
 from dlobd.measures.transport import planes
 from dlobd.measures.user_code import imports, lost_work, python_work
 from dlobd.recompute.limits import Parts

@@ -18,7 +18,7 @@ from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.trace import Attribution, Spans, Trace
 from dlobd.evidence.recorder import RecordedProcess, read
-from dlobd.measures.exchange_use import exchange_use
+from dlobd.measures.throughput import exchange_use
 from dlobd.schema import MAIN_LANE, Process
 from dlobd.spans import SpanKind
 from dlobd.timeline.builder import LaneBuilder
