@@ -70,8 +70,7 @@ def attribute(trace: Trace) -> Attribution:
     """Split the wall time by layer. Raises BundleError for an unknown layer, or a window that ends before it starts."""
     _check(trace)
     walk = _Walk(trace)
-    segments = walk.segments()
-    return _summed(trace, segments, walk.columns, walk.edges_ns(), walk.clips())
+    return _summed(trace, walk, walk.segments())
 
 
 def nested(trace: Trace) -> Nested:
@@ -322,10 +321,9 @@ def own_quality(span: Span) -> OwnQuality:
     return BETWEEN_MARKS if span.truncated else span.kind.quality
 
 
-def _summed(
-    trace: Trace, segments: Segments, columns: Columns, edges_ns: tuple[Ints, Ints], clips: Sequence[Clip]
-) -> Attribution:
-    """Return the attribution by segments. `edges_ns`: times of boundaries, sorted, with their uncertainty."""
+def _summed(trace: Trace, walk: _Walk, segments: Segments) -> Attribution:
+    """Return the attribution by segments."""
+    columns, (at_ns, resolution_ns) = walk.columns, walk.edges_ns()
     length_ns = segments.end_ns - segments.start_ns
     layer = segments.layer
     total_ns = _totals(layer, length_ns, len(LAYERS) + 1)
@@ -338,7 +336,6 @@ def _summed(
     causes = _by_layer(layer, cause, length_ns, columns.causes)
     # An uncertain boundary moves time between two layers: both are uncertain by it.
     turn = np.flatnonzero(layer[1:] != layer[:-1])
-    at_ns, resolution_ns = edges_ns
     place = np.searchsorted(at_ns, segments.start_ns[turn + 1])
     is_edge = np.append(at_ns, NONE)[place] == segments.start_ns[turn + 1]
     moved_ns = np.where(is_edge, np.append(resolution_ns, 0)[place], 0)
@@ -376,7 +373,7 @@ def _summed(
         if total_ns[number] or number in worked
     )
     merged: Counter[tuple[str, str]] = Counter()
-    for clip in (*clips, *trace.clips):
+    for clip in (*walk.clips(), *trace.clips):
         merged[clip.kind, clip.span] += clip.ns
     return Attribution(
         trace.wall_ns,
