@@ -1,4 +1,4 @@
-"""Computes epochs, their test accuracy, and the time to a target accuracy on two clocks. Pure.
+"""Computes phases of a run, epochs, their test accuracy, and the time to a target accuracy on two clocks. Pure.
 
 One clock starts with the window, at submit. The other starts at the first touch of the data, as MLPerf's does, which
 leaves initialisation out (https://github.com/mlcommons/training_policies/blob/master/training_rules.adoc). Both stop
@@ -7,19 +7,55 @@ when the evaluation that reached the target has ended; earlier evaluations are i
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from dlobd import spans as kinds
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.log4j import RESOLUTION_NS
-from dlobd.record.run import Epoch, TimeToAccuracy
+from dlobd.evidence.recorder import RecordedProcess
+from dlobd.record.run import Application, Epoch, Phase, TimeToAccuracy
 from dlobd.schema import Event
 from dlobd.timeline.builder import OWN_MARK
 from dlobd.timeline.driver import AUDIT_LOG
 
 FIRST_TOUCH = "first touch of the data"
 EXECUTOR_LOG = "executor log"
+YARN_ID = "application_"
+
+
+def phases(evidence: Evidence) -> tuple[Phase, ...]:
+    """Return start-up, training or Spark jobs, and teardown of the window; empty without training and jobs."""
+    start_ns, end_ns = evidence.window["exec_ns"], evidence.window["exit_ns"]
+    name: Literal["training", "Spark jobs"] = "training"
+    times = [at_ns for process in evidence.processes for at_ns in _training(process)]
+    if not times:
+        name, jobs = "Spark jobs", [job for one in evidence.applications for job in one.driver.log.jobs]
+        times = [at_ns for job in jobs for at_ns in (job.start_ns, job.last_ns)]
+    if not times:
+        return ()
+    first_ns, last_ns = (min(max(at_ns, start_ns), end_ns) for at_ns in (min(times), max(times)))
+    return (
+        Phase("start-up", first_ns - start_ns),
+        Phase(name, last_ns - first_ns),
+        Phase("teardown", end_ns - last_ns),
+    )
+
+
+def _training(process: RecordedProcess) -> Sequence[int]:
+    """Return the first and the last moment of a process's training, as far as recorded; empty if it did not train."""
+    steps = process.steps()
+    first, last = process.instant(kinds.FIRST_BATCH), process.instant(kinds.LAST_STEP_DONE)
+    begins_ns = [first.at_ns] if first else [int(steps.start_ns.min())] if steps else []
+    ends_ns = [last.at_ns] if last else [int(steps.end_ns.max())] if steps else []
+    return (*begins_ns, *ends_ns)
+
+
+def applications(evidence: Evidence) -> tuple[Application, ...]:
+    """Return the YARN applications of a run."""
+    found = ((str(one.window["application_id"]), one.rm_app) for one in evidence.applications)
+    return tuple(Application(id_, yarn.get("trackingUrl")) for id_, yarn in found if id_.startswith(YARN_ID))
 
 
 def epochs(evidence: Evidence) -> tuple[Epoch, ...]:

@@ -25,8 +25,7 @@ from dlobd.fields import decoded
 from dlobd.findings.base import Context
 from dlobd.findings.find import findings
 from dlobd.measures import core_waits, environment_cache, own_training, recording_cost, statistics
-from dlobd.measures.epochs import epochs, first_touch, time_to_accuracy
-from dlobd.measures.phases import applications, phases
+from dlobd.measures.epochs import applications, epochs, first_touch, phases, time_to_accuracy
 from dlobd.measures.resource_use import resource_use
 from dlobd.measures.spark_metrics import spark_metrics
 from dlobd.measures.throughput import exchange_use, throughput

@@ -16,7 +16,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected.search import missing
 from dlobd.experiment.files import from_dict
-from dlobd.measures.phases import phases
+from dlobd.measures.epochs import phases
 from dlobd.measures.resource_use import resource_use
 from dlobd.timeline import hdfs_use
 from dlobd.timeline.assemble import assemble
