@@ -218,9 +218,8 @@ def joined(some: Raw, more: Raw) -> Raw:
 
 @dataclass
 class SpanLines:
-    """Spans of a file, while it is read. `attributes`: shape of the attributes."""
+    """Spans of a file, while it is read."""
 
-    attributes: Any
     _kinds: Numbers[tuple[str, str]] = field(default_factory=Numbers)
     _threads: Numbers[str] = field(default_factory=Numbers)
     _waits: Numbers[tuple[Any, ...]] = field(default_factory=lambda: Numbers({(): 0}))
@@ -269,7 +268,7 @@ class SpanLines:
         integers, codes = zip(*self._blocks, strict=True)
         id_, parent, start_ns, end_ns, call, number = (np.concatenate(column) for column in zip(*integers, strict=True))
         kind, thread, wait, attrs = (np.concatenate(column) for column in zip(*codes, strict=True))
-        parsed = [self._parsed(raw) for raw in self._attrs]
+        parsed = [_attributes(raw) for raw in self._attrs]
         valid = np.array([layer in LAYERS for layer, _ in self._kinds], np.bool_)[kind] & (end_ns < MAX_NS)
         valid &= ~np.array([isinstance(one, Damaged) for one in parsed], np.bool_)[attrs]
         order = np.lexsort((number, id_))
@@ -288,13 +287,14 @@ class SpanLines:
         )
         return found.where(rows), number[~valid].tolist()
 
-    def _parsed(self, raw: bytes) -> Any:
-        try:
-            value = msgspec.json.decode(raw)
-            msgspec.convert(value, self.attributes)
-        except (ValueError, RecursionError):  # damaged, or the infinite loss of a training that diverges
-            return reading.parse_json(raw, self.attributes, infinite=True)
-        return value
+
+def _attributes(raw: bytes) -> Any:
+    try:
+        value = msgspec.json.decode(raw)
+        msgspec.convert(value, _ATTRS)
+    except (ValueError, RecursionError):  # damaged, or the infinite loss of a training that diverges
+        return reading.parse_json(raw, _ATTRS, infinite=True)
+    return value
 
 
 def _key(wait: WaitLine) -> tuple[Any, ...]:
@@ -322,7 +322,7 @@ class _File:
         self._cost_line = 0
         self._bad = self._bad_before_cost = 0
         self._bad_here: list[int] = []  # numbers of the damaged lines among those that are added
-        self._spans = SpanLines(_ATTRS)
+        self._spans = SpanLines()
         self._begun: dict[int, tuple[int, SpanLine]] = {}
         self._open: dict[int, SpanLine] = {}
 
