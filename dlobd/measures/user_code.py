@@ -9,7 +9,7 @@ from dlobd.record.resources import Import
 from dlobd.record.run import LostWork, PythonWork
 from dlobd.schema import Process
 from dlobd.spans import JsonMap
-from dlobd.timeline.tasks import Lost, lost
+from dlobd.timeline.tasks import lost
 
 MOST_IMPORTS = 2_000
 """Maximum number of rows; a Python process has about 50."""
@@ -65,7 +65,8 @@ def lost_work(evidence: Evidence) -> tuple[LostWork, ...]:
         in_executor = log.finished.get(one.task.id) if log else None
         gone_ns = evidence.driver.log.gone.get(one.task.executor)
         end_ns = one.task.end_ns or one.task.lost_ns or in_executor or gone_ns
-        times[_cause(one)].append(None if end_ns is None else end_ns - one.task.start_ns)
+        cause = "computed again" if one.task.end_ns is not None else one.task.loss or "executor lost"
+        times[cause].append(None if end_ns is None else end_ns - one.task.start_ns)
     errors = dict.fromkeys(filter(None, map(cause_in, evidence.event_log.exceptions)))
     return tuple(
         LostWork(
@@ -76,9 +77,3 @@ def lost_work(evidence: Evidence) -> tuple[LostWork, ...]:
         )
         for cause, found in sorted(times.items())
     )
-
-
-def _cause(one: Lost) -> str:
-    if one.task.end_ns is not None:
-        return "computed again"
-    return one.task.loss or "executor lost"
