@@ -59,7 +59,8 @@ def _bench(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     bundles = {cell: bundle for cell, bundle in sorted(found.ended().items()) if cell.repeat <= asked.repeats}
     runs = {label: [b.read() for cell, b in bundles.items() if cell.point == label] for label in found.points}
     every = [run for each in runs.values() for run in each]
-    busy = [percent for run_id, percent in found.busy().items() if run_id in {run.run_id for run in every}]
+    used = {run.run_id for run in every}
+    busy = [begun.busy_percent for begun in found.begun if begun.run_id in used]
     facts = [*publish.machine(every), *publish.loaded(busy)]
     figures = {**jobs.values(runs), cluster.TITLE: cluster.values(starts), RECORDER: {"processes": loops}}
     publish.publish(asked.docs, NAME, facts, tables(figures))

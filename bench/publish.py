@@ -80,8 +80,8 @@ def machine(runs: Sequence[Run]) -> list[str]:
 
 def busy_before(*every: Series) -> list[float]:
     """Return the load of the cores before each finished run, in percent."""
-    looked = ((one.busy(), one.ended().values()) for one in every)
-    return [busy[bundle.run_id] for busy, bundles in looked for bundle in bundles]
+    finished = {bundle.run_id for series in every for bundle in series.ended().values()}
+    return [begun.busy_percent for series in every for begun in series.begun if begun.run_id in finished]
 
 
 def loaded(busy: Sequence[float]) -> list[str]:
