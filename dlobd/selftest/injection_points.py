@@ -52,6 +52,7 @@ class Point:
 
     name: str
     by: By
+    how: str
     often: bool = False
     part: str = ""
     stop: Stop | None = None
@@ -73,30 +74,30 @@ STARTS_S, RUNS_S = 60.0, 2.0
 _NODEMANAGER, _MASTER_LOG, _EXECUTOR_LOG, _AUDIT = r"nodemanager-\d+", "container-1", "container-2", "namenode-audit"
 _DAEMONS = "resourcemanager", "nodemanager", "namenode", "datanode"
 _RESOURCEMANAGER, _NODEMANAGERS, _NAMENODE, _DATANODES = map(daemons, _DAEMONS)
-_STOPPED: Mapping[str, tuple[str, Targets, float]] = {
-    "rm-client": (SPARK_SUBMIT, _RESOURCEMANAGER, RUNS_S),
-    "rm-master": (_MASTER_LOG, _RESOURCEMANAGER, RUNS_S),
-    "nodemanager": (_NODEMANAGER, daemons(""), RUNS_S),
-    "nm-master": (_MASTER_LOG, _NODEMANAGERS, RUNS_S),
-    "submit-start": (SPARK_SUBMIT, spark_submit, STARTS_S),
-    "submit": (SPARK_SUBMIT, spark_submit, RUNS_S),
-    "python": (DRIVER, driver_python(is_python), STARTS_S),
-    "pyspark": (DRIVER, driver_python(maps("_lsprof")), STARTS_S),
-    "driver": (DRIVER, driver_jvm, RUNS_S),
-    "master-start": (_NODEMANAGER, container(1), RUNS_S),
-    "master": (_MASTER_LOG, container(1, is_java), RUNS_S),
-    "container": (_NODEMANAGER, container(2), RUNS_S),
-    "executor-start": (_EXECUTOR_LOG, container(2, is_java), STARTS_S),
-    "executor-all": (_EXECUTOR_LOG, container(2), RUNS_S),
-    "executor": (_EXECUTOR_LOG, container(2, is_java), RUNS_S),
-    "daemon": (_EXECUTOR_LOG, container(2, is_python_daemon), STARTS_S),
-    "trainer": (_EXECUTOR_LOG, container(2, maps("_op_def_library_pybind")), STARTS_S),
-    "nn-client": (SPARK_SUBMIT, _NAMENODE, RUNS_S),
-    "nn-driver": (DRIVER, _NAMENODE, RUNS_S),
-    "nn-datanode": (_AUDIT, _NAMENODE, RUNS_S),
-    "datanodes": (_AUDIT, _DATANODES, RUNS_S),
+_STOPPED: Mapping[str, tuple[str, str, Targets, float]] = {
+    "rm-client": ("ResourceManager", SPARK_SUBMIT, _RESOURCEMANAGER, RUNS_S),
+    "rm-master": ("ResourceManager", _MASTER_LOG, _RESOURCEMANAGER, RUNS_S),
+    "nodemanager": ("NodeManager", _NODEMANAGER, daemons(""), RUNS_S),
+    "nm-master": ("NodeManagers", _MASTER_LOG, _NODEMANAGERS, RUNS_S),
+    "submit-start": ("spark-submit's JVM", SPARK_SUBMIT, spark_submit, STARTS_S),
+    "submit": ("spark-submit's JVM", SPARK_SUBMIT, spark_submit, RUNS_S),
+    "python": ("the driver's Python", DRIVER, driver_python(is_python), STARTS_S),
+    "pyspark": ("the driver's Python", DRIVER, driver_python(maps("_lsprof")), STARTS_S),
+    "driver": ("the driver's JVM", DRIVER, driver_jvm, RUNS_S),
+    "master-start": ("the ApplicationMaster's container", _NODEMANAGER, container(1), RUNS_S),
+    "master": ("the ApplicationMaster's JVM", _MASTER_LOG, container(1, is_java), RUNS_S),
+    "container": ("the executor's container", _NODEMANAGER, container(2), RUNS_S),
+    "executor-start": ("the executor's JVM", _EXECUTOR_LOG, container(2, is_java), STARTS_S),
+    "executor-all": ("the executor's JVM", _EXECUTOR_LOG, container(2), RUNS_S),
+    "executor": ("the executor's JVM", _EXECUTOR_LOG, container(2, is_java), RUNS_S),
+    "daemon": ("Spark's Python daemon", _EXECUTOR_LOG, container(2, is_python_daemon), STARTS_S),
+    "trainer": ("the trainer", _EXECUTOR_LOG, container(2, maps("_op_def_library_pybind")), STARTS_S),
+    "nn-client": ("NameNode", SPARK_SUBMIT, _NAMENODE, RUNS_S),
+    "nn-driver": ("NameNode", DRIVER, _NAMENODE, RUNS_S),
+    "nn-datanode": ("NameNode", _AUDIT, _NAMENODE, RUNS_S),
+    "datanodes": ("DataNodes", _AUDIT, _DATANODES, RUNS_S),
 }
-"""Key of a stop in `_ROWS` -> the log with the trigger, the stopped processes, the timeout."""
+"""Key of a stop in `_ROWS` -> name of the stopped process, the log with the trigger, the processes, the timeout."""
 
 # hdfs/read waits for a reader's WebHDFS request; dlobd's own requests before the window have no getfileinfo
 _ROWS = r"""
@@ -185,11 +186,11 @@ def _point(row: str) -> Point:
     for each in get_args(By):
         if each == means:
             part = re.search("`(.*)`", how)
-            return Point(name, each, by != means, part[1] if part else "")
-    log, targets, within_s = _STOPPED[by]
+            return Point(name, each, how, by != means, part[1] if part else "")
+    process, log, targets, within_s = _STOPPED[by]
     trigger = re.sub(r"CONTAINER (\d)", r"Container (container_\\w+_00000\1) transitioned from", rest[0])
     stop = Stop(LogLine(log, re.compile(_TRIGGERS.get(trigger, trigger))), targets, within_s)
-    return Point(name, "signal", stop=stop)
+    return Point(name, "signal", f"{process}, {how}", stop=stop)
 
 
 POINTS: Mapping[str, Point] = {point.name: point for point in map(_point, _ROWS.strip().splitlines())}
