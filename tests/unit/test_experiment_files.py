@@ -173,7 +173,7 @@ def test_a_new_field_needs_only_its_declaration() -> None:
         patience.check(10, "here")
     with pytest.raises(UsageError, match="Unknown model 'mpl'; did you mean 'mlp'"):
         twin.check("mpl", "here")
-    assert patience.row == ("`patience`", "`3`", "1 to 9", "epochs", "Epochs without progress.")
+    assert (patience.default, patience.values, patience.about.unit) == (3, "1 to 9", "epochs")
     schema = json_schema(Extended)["properties"]["patience"]
     assert schema == {"type": "integer", "minimum": 1, "maximum": 9, "description": "Epochs without progress."}
 
