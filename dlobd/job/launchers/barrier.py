@@ -116,7 +116,9 @@ class _RankTask:
         logs = threading.Thread(target=forward_logs, args=(child.stdout, f"rank {rank}", self._logs), daemon=True)
         logs.start()
         host = rank_address() or socket.gethostbyname(socket.gethostname())
-        with socket.create_server((host, 0)) as reserved:
+        with socket.socket() as reserved:
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.bind((host, 0))
             address = f"{host}:{reserved.getsockname()[1]}"
             with tracing.span(kinds.ALL_GATHER_ADDRESSES, address=address):
                 addresses = context.allGather(address)

@@ -81,7 +81,9 @@ def free_addresses(count: int) -> list[str]:
         host = rank_address() or HOST
         addresses: list[str] = []
         for _ in range(count):
-            reserved = sockets.enter_context(socket.create_server((host, 0)))
+            reserved = sockets.enter_context(socket.socket())
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.bind((host, 0))
             addresses.append(f"{host}:{reserved.getsockname()[1]}")
         return addresses
 
