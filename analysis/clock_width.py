@@ -6,24 +6,21 @@ The client is another process, like an executor on another host. If this user ma
 runs in a time namespace with a known clock shift.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from shutil import which
 from statistics import median, quantiles
 
 from dlobd.tracing import clock
 from dlobd.tracing.clock_offset import Exchange, Offset
-from dlobd.tracing.clock_sync import VARIABLE, Peer, Server
+from dlobd.tracing.clock_sync import Server
 
 SHIFT_S = 5000
-TRIES = 20
-"""Bursts of the client; a stall of the machine may cut a burst short."""
-
+CLIENT = Path(__file__).with_name("studies") / "clock_client.py"
 APART = ("--time", "--monotonic", str(SHIFT_S), "--fork")
 WAYS = (["unshare", *APART], ["unshare", "--user", "--map-root-user", *APART], ["env"])
 
@@ -31,7 +28,7 @@ WAYS = (["unshare", *APART], ["unshare", "--user", "--map-root-user", *APART], [
 def exchanged(count: int) -> tuple[bool, list[Exchange]]:
     """Run a client; return True if its clock was shifted, and its message pairs."""
     server = Server("127.0.0.1")
-    client = [sys.executable, __file__, "--client", str(count)]
+    client = [sys.executable, str(CLIENT), str(count)]
     environment = {**os.environ, **server.environment}
     for way in [way for way in WAYS if which(way[0])]:
         done = subprocess.run([*way, *client], env=environment, capture_output=True, text=True)
@@ -42,26 +39,11 @@ def exchanged(count: int) -> tuple[bool, list[Exchange]]:
     return domain != clock.domain(), [Exchange(*pair) for pair in pairs]
 
 
-def ask(count: int) -> None:
-    """Print the clock domain, and `count` exchanges with the server in the environment, as JSON lines."""
-    server = Peer(**json.loads(os.environ[VARIABLE]))
-    print(json.dumps(clock.domain()))
-    for _ in range(TRIES):
-        for pair in server.exchange(count):
-            print(json.dumps([pair.sent_a_ns, pair.received_b_ns, pair.sent_b_ns, pair.received_a_ns]))
-            count -= 1
-
-
 def main() -> None:
     """Print the widths of the offset intervals, and the number of intervals that contain the true offset."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--exchanges", type=int, default=1000)
-    parser.add_argument("--client", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.client:
-        ask(options.client)
-        return
-    other, pairs = exchanged(options.exchanges)
+    other, pairs = exchanged(parser.parse_args().exchanges)
     widths = [(p.received_a_ns - p.sent_a_ns) - (p.sent_b_ns - p.received_b_ns) for p in pairs]
     p99_us = quantiles(widths, n=100)[98] / 1e3
     shift_ns = -SHIFT_S * 1_000_000_000 if other else 0

@@ -91,7 +91,7 @@ def test_the_shift_of_another_time_namespace_is_inside(
 ) -> None:
     """Hundreds of exchanges over loopback: the shift lies in each one's interval, and in that of all, which is
     narrower than most."""
-    command = [*timens.ahead(seconds), sys.executable, "-m", "analysis.clock_width", "--client", str(EXCHANGES)]
+    command = [*timens.ahead(seconds), sys.executable, "-m", "analysis.studies.clock_client", str(EXCHANGES)]
     done = subprocess.run(
         command, env={**os.environ, **server.environment}, capture_output=True, text=True, timeout=110, check=True
     )

@@ -304,15 +304,17 @@ class Worker:
 
     def poll_link(self) -> None:
         """Check whether the peer has closed its end or abandoned a call."""
-        if self.link is None or self._link_ended or not self._link_poll.poll(0):
-            return
-        try:
-            said = self.link.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except OSError:
-            said = b""
-        self._link_ended = True
-        self.distrusted = said == CUT
-        self.peer_has_gone("the peer has abandoned a call" if self.distrusted else "the peer has closed its connection")
+        with self.lock:  # two threads must not use one poll object
+            if self.link is None or self._link_ended or not self._link_poll.poll(0):
+                return
+            try:
+                said = self.link.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            except OSError:
+                said = b""
+            self._link_ended = True
+            self.distrusted = said == CUT
+            what = "abandoned a call" if self.distrusted else "closed its connection"
+            self.peer_has_gone(f"the peer has {what}")
 
     def check_peer(self, what: str) -> None:
         """Raise PeerClosed if the peer is gone, even if some of its messages are not received yet."""
