@@ -19,19 +19,12 @@ if TYPE_CHECKING:
 
 
 class Format(NamedTuple):
-    """Export format.
-
-    Args:
-        title: a description in a few words.
-        types: suffixes of the file types; the first is the default.
-        write: function that writes a bundle to a file.
-        growth: size of the file, divided by the size of the span files.
-    """
+    """Export format."""
 
     title: str
-    types: tuple[str, ...]
+    types: tuple[str, ...]  # suffixes of the file types; the first is the default
     write: Callable[[Bundle, Path], None]
-    growth: float = 0
+    growth: float = 0  # size of the file, divided by the size of the span files
 
 
 def _mlperf_log(bundle: Bundle, output: Path) -> None:

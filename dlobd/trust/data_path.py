@@ -90,7 +90,7 @@ def _trained(facts: Facts) -> Compared | None:
         taken = _bytes(evidence, spans.STREAM, spans.READ_INPUT, purpose=spans.INPUT)
     if not taken:
         return unknown("no rank recorded the bytes that it received")
-    received = taken // Layout.of_job(job).record_bytes
+    received = taken // Layout(tuple(job["image_shape"]), job["dtype"], job["classes"]).record_bytes
     trained = sum(result["samples"] for result in evidence.results.values())
     message = f"the ranks received {received:,} samples; they report {trained:,} trained samples"
     return Compared(received == trained, message, received, trained, repeated_tasks(evidence))

@@ -23,17 +23,12 @@ FOLDER = "cifar-10"
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A file of records: a label byte, then 1,024 bytes per colour: red, green, blue.
-
-    Args:
-        md5: md5 of the records.
-        packed: size and md5 of the compressed file; None if the file is not compressed.
-    """
+    """A file of records: a label byte, then 1,024 bytes per colour: red, green, blue."""
 
     name: str
     records: int
-    md5: str
-    packed: tuple[int, str] | None = None
+    md5: str  # of the records
+    packed: tuple[int, str] | None = None  # size and md5 of the compressed file; None if the file is not compressed
 
     @property
     def bytes(self) -> int:
@@ -77,9 +72,6 @@ class _Batches(InMemory):
     batches: ClassVar[dict[Split, tuple[Batch, ...]]]
     remedy: ClassVar[str]
     shape: ClassVar[tuple[int, ...]] = SHAPE
-    dtype: ClassVar[str] = "uint8"
-    classes: ClassVar[int] = 10
-    permutes: ClassVar[bool] = True
 
     def files(self) -> list[Path]:
         """Return the paths of the batches, all in one folder. See `dlobd.job.datasets.base.Dataset`."""

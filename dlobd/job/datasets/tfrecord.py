@@ -13,10 +13,9 @@ shortest encoding, but every reader of protocol buffers accepts it.
 
 import math
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,22 +40,11 @@ _FOOTER_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Layout of a record.
+    """Layout of a record."""
 
-    Args:
-        shape: shape of one image.
-        dtype: type of its values; a member of `DTYPES`.
-        classes: labels are 0 .. classes - 1.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str = "uint8"
-    classes: int = 128
-
-    @classmethod
-    def of_job(cls, job: Mapping[str, Any]) -> Self:
-        """Return the layout of a job's files."""
-        return cls(tuple(job["image_shape"]), str(job["dtype"]), int(job["classes"]))
+    shape: tuple[int, ...]  # of one image
+    dtype: str = "uint8"  # of its values; a member of `DTYPES`
+    classes: int = 128  # labels are 0 .. classes - 1
 
     @property
     def image_bytes(self) -> int:
