@@ -94,9 +94,8 @@ class Request:
         return cls(**values | {"experiment": Experiment(**values["experiment"])})
 
     def storage(self) -> Storage:
-        if not self.webhdfs_url:
-            return LocalDirectory()
-        return WebHdfs(self.webhdfs_url, self.user, self.experiment.replication)
+        e = self.experiment
+        return WebHdfs(self.webhdfs_url, self.user, e.replication) if self.webhdfs_url else LocalDirectory()
 
 
 @dataclass(frozen=True, slots=True)

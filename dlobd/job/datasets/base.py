@@ -87,6 +87,10 @@ class Dataset(Protocol):
 class InMemory:
     """Base class of published data sets, which fit into memory. A split is read once per process."""
 
+    dtype: ClassVar[str] = "uint8"
+    classes: ClassVar[int] = 10
+    permutes: ClassVar[bool] = True
+
     def __init__(self) -> None:
         self._read: dict[Split, tuple[NDArray[np.uint8], NDArray[np.uint8]]] = {}
 

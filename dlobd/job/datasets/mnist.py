@@ -29,9 +29,6 @@ class Mnist(InMemory):
     train_size: ClassVar[int] = 60_000
     test_size: ClassVar[int] = 10_000
     shape: ClassVar[tuple[int, ...]] = (28, 28)
-    dtype: ClassVar[str] = "uint8"
-    classes: ClassVar[int] = 10
-    permutes: ClassVar[bool] = True
 
     def files(self) -> list[Path]:
         variable = os.environ.get("DLOBD_DATA")

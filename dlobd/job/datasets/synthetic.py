@@ -105,11 +105,7 @@ class Synthetic:
 
 
 def shape_of(text: str) -> tuple[int, ...]:
-    """Parse a shape such as "32x32x3".
-
-    Raises:
-        ValueError: the text is not a shape, or an image is too large; one line.
-    """
+    """Parse a shape such as "32x32x3". Raises ValueError, in one line, for other texts and for too large images."""
     sizes = text.split("x")
     if len(sizes) > MAX_DIMENSIONS or not all(re.fullmatch(r"[1-9][0-9]{0,8}", size) for size in sizes):
         raise ValueError(f"synthetic_shape must be 1 to {MAX_DIMENSIONS} positive sizes, as in 32x32x3, not {text!r}.")

@@ -82,8 +82,7 @@ def prefer_users(conf: Any, submitted: Any, daemons: Iterable[str]) -> list[str]
     """Remove settings of dlobd that overrule a setting in the user's code, from the SparkConf of a SparkContext, and
     return them. `submitted` is the SparkConf before the user's code, whose values of `JOINED` are kept.
 
-    Raises:
-        RuntimeError: the user's code sets another worker daemon than one of `daemons`.
+    Raises RuntimeError if the user's code sets another worker daemon than one of `daemons`.
     """
     settings, before = (_pairs(one.toDebugString().splitlines()) for one in (conf, submitted))
     ours = _pairs(settings.get(REPLACEABLE, "").split(","))
