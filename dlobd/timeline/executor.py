@@ -20,15 +20,8 @@ from dlobd.evidence.topology import DRIVER_LANE
 from dlobd.evidence.yarn import Marks, attempt_of
 from dlobd.schema import Process
 from dlobd.spans import Details, SpanKind
-from dlobd.timeline import jvm
-from dlobd.timeline.application import (
-    EXECUTOR_START,
-    RM_LOG,
-    add_container_start,
-    add_process_start,
-    lost_ns,
-    nm_heartbeat,
-)
+from dlobd.timeline import application, jvm
+from dlobd.timeline.application import RM_LOG, add_container_start, add_process_start, lost_ns, nm_heartbeat
 from dlobd.timeline.builder import OWN_MARK, Handover, LaneBuilder, Part, Resolve, place_calls
 from dlobd.timeline.ranks import ROLES, Rank
 from dlobd.tracing.clock import tick_ns
@@ -86,7 +79,8 @@ def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -
     end_ns = (life.exit_ns if life else None) or marks.get("EXITED") or marks.get("COMPLETED")
     jvm_ns = life.start_ns if life else None
     begun = (marks.get("RUNNING"), jvm_ns, log.first.at_ns if log.first else None)
-    add_process_start(lane, EXECUTOR_START, begun, (ready_ns or end_ns, DRIVER_LOG, ready_ns is None))
+    ended = ready_ns or end_ns, DRIVER_LOG, ready_ns is None
+    add_process_start(lane, application.EXECUTOR_START, begun, ended)
     jvm.add_boot(lane, life, evidence.log4j(container), log.first, EXECUTOR_JVM_LOG, EXECUTOR_LOG)
     jvm.add_phases(lane, evidence.container_log(container), jvm.EXECUTOR, EXECUTOR_LOG, ready_ns)
     jvm.add_pauses(lane, life, jvm_ns, ready_ns, EXECUTOR_JVM_LOG)

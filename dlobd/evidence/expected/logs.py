@@ -7,14 +7,7 @@ from dlobd.bundle import files
 from dlobd.evidence import hdfs, jvm
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import kinds
-from dlobd.evidence.expected.kinds import (
-    ALL_LANES,
-    EvidenceKind,
-    MissingEvidence,
-    ended_well,
-    killed,
-    lanes_of_executor,
-)
+from dlobd.evidence.expected.kinds import ALL_LANES, MissingEvidence, ended_well, killed, lanes_of_executor
 from dlobd.evidence.log4j import LogLine
 from dlobd.spans import SPARK_CONTEXT
 
@@ -86,7 +79,7 @@ def _headless(evidence: Evidence, lines: Sequence[LogLine], name: str) -> Iterat
 
 
 def _whole(
-    kind: EvidenceKind,
+    kind: kinds.EvidenceKind,
     name: str,
     lines: Sequence[LogLine],
     ends: Sequence[str],

@@ -5,20 +5,8 @@ from collections.abc import Iterator
 from dlobd import spans as kinds
 from dlobd.columns import NONE
 from dlobd.evidence.evidence import Evidence
-from dlobd.evidence.expected.kinds import (
-    ALL_LANES,
-    CHILD_SPANS,
-    COUNTERS,
-    DRIVER_SPANS,
-    RANK_SPANS,
-    WORKER_SPANS,
-    EvidenceKind,
-    MissingEvidence,
-    ended_well,
-    killed,
-    lanes_of_executor,
-    process_id,
-)
+from dlobd.evidence.expected import kinds as sources
+from dlobd.evidence.expected.kinds import ALL_LANES, MissingEvidence, ended_well, killed, lanes_of_executor, process_id
 from dlobd.evidence.recorder import CHILD, STOPPED, TRAINING, RecordedProcess, lost_lines, trainers
 
 SERVING = ("ps", "ps-async")
@@ -32,7 +20,7 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
     if evidence.span_cost and evidence.span_cost["recording"] == "off":
         return
     if evidence.driver_process is None:
-        yield _absent(DRIVER_SPANS, "the driver", ALL_LANES)
+        yield _absent(sources.DRIVER_SPANS, "the driver", ALL_LANES)
     yield from _ranks(evidence)
     yield from _workers(evidence)
     if ended_well(evidence):
@@ -48,7 +36,7 @@ def lanes_of(evidence: Evidence, directory: str) -> tuple[str, ...]:
     return (*lanes_of_executor(executor), "rank-*", "driver") if executor else ALL_LANES
 
 
-def _absent(kind: EvidenceKind, what: str, lanes: tuple[str, ...]) -> MissingEvidence:
+def _absent(kind: sources.EvidenceKind, what: str, lanes: tuple[str, ...]) -> MissingEvidence:
     return MissingEvidence(kind, f"the span file of {what}", "is absent", lanes)
 
 
@@ -61,11 +49,11 @@ def _ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
     for rank in range(workers):
         who = ("chief", 0) if rank == 0 else ("worker", rank - 1)
         if who not in found:
-            yield _absent(RANK_SPANS, f"rank {rank} ({who[0]} {who[1]})", ALL_LANES)
+            yield _absent(sources.RANK_SPANS, f"rank {rank} ({who[0]} {who[1]})", ALL_LANES)
     servers = evidence.job.get("exchange_servers", 1) if evidence.job.get("exchange") in SERVING and workers > 1 else 0
     for server in range(servers):
         if ("ps", server) not in found:
-            yield _absent(RANK_SPANS, f"parameter server {server}", ("rank-*",))
+            yield _absent(sources.RANK_SPANS, f"parameter server {server}", ("rank-*",))
 
 
 def _own_ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -75,7 +63,7 @@ def _own_ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
     mains = sum(len(process.spans.mains) for process in evidence.processes)
     if ended_well(evidence) and mains < nodes:
         what = f"spans of {nodes - mains} of {nodes} nodes of TFCluster.run"
-        yield MissingEvidence(RANK_SPANS, what, "are absent", ALL_LANES)
+        yield MissingEvidence(sources.RANK_SPANS, what, "are absent", ALL_LANES)
 
 
 def _workers(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -89,10 +77,10 @@ def _workers(evidence: Evidence) -> Iterator[MissingEvidence]:
         by_log = "absent, although the executor ran Python according to its log"
         if lines and all(process.forked or process.rank is not None for process in here):
             what = f"the span file of executor {executor}'s Python daemon"
-            yield MissingEvidence(WORKER_SPANS, what, f"is {by_log}", lanes)
+            yield MissingEvidence(sources.WORKER_SPANS, what, f"is {by_log}", lanes)
         elif lines and not any(process.forked for process in here):
             what = f"all span files of executor {executor}'s Python workers"
-            yield MissingEvidence(WORKER_SPANS, what, f"are {by_log}", lanes)
+            yield MissingEvidence(sources.WORKER_SPANS, what, f"are {by_log}", lanes)
 
 
 def _relatives(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -111,17 +99,17 @@ def _relatives(evidence: Evidence) -> Iterator[MissingEvidence]:
                 yield MissingEvidence(kind, what, absent, lanes, process=process_id(directory, pid))
 
 
-def _named(process: RecordedProcess) -> Iterator[tuple[int, EvidenceKind, str]]:
+def _named(process: RecordedProcess) -> Iterator[tuple[int, sources.EvidenceKind, str]]:
     """Yield the PIDs in a process's records, with the kind of their spans and the proof of their existence."""
     for instant in process.instants:
         if instant.name == kinds.WORKER_FORKED:
-            yield instant.attrs["pid"], WORKER_SPANS, "forked it as a Python worker"
+            yield instant.attrs["pid"], sources.WORKER_SPANS, "forked it as a Python worker"
     for span in process.named(kinds.FORK_TRAINER, kinds.START_CHILD):
         if "pid" in span.attrs:
-            yield span.attrs["pid"], RANK_SPANS, "started it as a trainer"
+            yield span.attrs["pid"], sources.RANK_SPANS, "started it as a trainer"
     if process.forked and (process.parent or 0) > 1:
         assert process.parent is not None
-        yield process.parent, WORKER_SPANS, "was forked by it"
+        yield process.parent, sources.WORKER_SPANS, "was forked by it"
 
 
 def _counters(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -131,7 +119,7 @@ def _counters(evidence: Evidence) -> Iterator[MissingEvidence]:
         who = process.process
         if process.instant(kinds.TRANSPORT) is None:
             what = f"the transport counters of {who.role} {who.index}"
-            yield MissingEvidence(COUNTERS, what, "are absent from its span file")
+            yield MissingEvidence(sources.COUNTERS, what, "are absent from its span file")
 
 
 def _parts(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -149,8 +137,12 @@ def _parts(evidence: Evidence) -> Iterator[MissingEvidence]:
         }
         if how and not (process and (stopped or in_task or directory in gone) and process.bad_lines <= 1):
             role = process.process.role if process else "driver" if directory == "driver" else "python-worker"
-            kinds_of = {"driver": DRIVER_SPANS, "python-worker": WORKER_SPANS, CHILD: CHILD_SPANS}
-            kind = kinds_of.get(role, RANK_SPANS)
+            kinds_of = {
+                "driver": sources.DRIVER_SPANS,
+                "python-worker": sources.WORKER_SPANS,
+                CHILD: sources.CHILD_SPANS,
+            }
+            kind = kinds_of.get(role, sources.RANK_SPANS)
             what = f"the span file {directory}/{path.name}"
             yield MissingEvidence(kind, what, how, lanes_of(evidence, directory))
 
@@ -175,8 +167,8 @@ def _lost(evidence: Evidence) -> Iterator[MissingEvidence]:
     children = {(process.path.parent.name, process.process.pid) for process in evidence.children}
     for (directory, pid), lost in lost_lines(evidence.path, evidence.all_processes).items():
         if lost:
-            native = RANK_SPANS if directory == "driver" else WORKER_SPANS
-            kind = DRIVER_SPANS if directory == "driver" and evidence.topology.has_spark else native
-            kind = CHILD_SPANS if (directory, pid) in children else kind
+            native = sources.RANK_SPANS if directory == "driver" else sources.WORKER_SPANS
+            kind = sources.DRIVER_SPANS if directory == "driver" and evidence.topology.has_spark else native
+            kind = sources.CHILD_SPANS if (directory, pid) in children else kind
             what, how = f"{lost} lines of the spans of process {pid} in {directory}", "were lost: its disk refused them"
             yield MissingEvidence(kind, what, how, lanes_of(evidence, directory), process=process_id(directory, pid))
