@@ -51,12 +51,6 @@ def audits(lines: Iterable[LogLine]) -> Iterator[Audit]:
             yield Audit(line.at_ns, match[1], match[2])
 
 
-def removed(audits: Iterable[Audit], path: str, until_ns: int) -> bool:
-    """Return True if a file, or a directory above it, was deleted by `until_ns`."""
-    deleted = (one.path.rstrip("/") for one in audits if one.command == "delete" and one.at_ns <= until_ns)
-    return any(f"{path}/".startswith(f"{top}/") for top in deleted)
-
-
 def transfers(lines: Iterable[LogLine]) -> Iterator[Transfer]:
     """Yield the block transfers in a DataNode's client trace."""
     for line in lines:

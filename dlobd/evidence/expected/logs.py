@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dlobd.bundle import files
-from dlobd.evidence import hdfs, jvm
+from dlobd.evidence import jvm
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.expected import kinds
 from dlobd.evidence.expected.kinds import ALL_LANES, MissingEvidence, ended_well, killed, lanes_of_executor
@@ -201,14 +201,16 @@ def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 def _closed_unseen(evidence: Evidence) -> bool:
     """Return True if Spark closed its event log, but the audit log has no rename or earlier deletion of it."""
-    number = str(evidence.window["application_id"])
+    number, audits = str(evidence.window["application_id"]), evidence.hdfs.audits
     closing = evidence.driver.log.points.get("event log closing")
-    if evidence.driver.log.has_local_events:
+    if closing is None or evidence.driver.log.has_local_events:
         return False
-    if closing is None or any(one.command == "rename" and number in one.path for one in evidence.hdfs.audits):
+    if any(one.command == "rename" and number in one.path for one in audits):
         return False
-    created = [one.path for one in evidence.hdfs.audits if one.command == "create" and number in one.path]
-    return not any(hdfs.removed(evidence.hdfs.audits, path, closing.at_ns) for path in created)
+    created = [one.path for one in audits if one.command == "create" and number in one.path]
+    # the file, or a directory above it
+    deleted = [one.path.rstrip("/") for one in audits if one.command == "delete" and one.at_ns <= closing.at_ns]
+    return not any(f"{path}/".startswith(f"{top}/") for path in created for top in deleted)
 
 
 def _datanodes(evidence: Evidence) -> Iterator[MissingEvidence]:
