@@ -10,9 +10,10 @@ error. Without messages it is moved by the difference of the wall clocks, and it
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from dlobd.bundle import files, reading
 from dlobd.evidence import jvm, log4j
@@ -27,19 +28,17 @@ OTHER_CLOCK_NS = 1_000_000_000
 """Threshold for different clocks: domains with a smaller difference of wall minus monotonic time share a clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
-    """Paths of a log with wall and monotonic times, and of the same JVM's own log, which has no wall times."""
+Logs = Mapping[Path, Path]
+"""Log with wall and monotonic times -> the same JVM's own log, which has no wall times; it need not exist."""
 
-    path: Path
-    jvm_log: Path | None = None
+NO_LOGS: Logs = MappingProxyType({})
 
 
-def logs_of(bundle: Path) -> list[Log]:
+def logs_of(bundle: Path) -> Logs:
     """Return all logs of a bundle."""
     jvm_logs = {bundle / name: bundle / files.DRIVER_JVM_LOG for name in (files.DRIVER_LOG, files.DRIVER_STDERR)}
     paths = (path for path in sorted((bundle / "logs").rglob("*")) if reading.is_file(path))
-    return [Log(path, jvm_logs.get(path, path.with_name("jvm.log"))) for path in paths]
+    return {path: jvm_logs.get(path, path.with_name("jvm.log")) for path in paths}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class Alignment:
     """Conversion of times to the clock of the window. `reference`: the window's anchors; if empty, no time changes."""
 
     def __init__(
-        self, reference: Sequence[ClockAnchor], processes: Sequence[RecordedProcess] = (), logs: Iterable[Log] = ()
+        self, reference: Sequence[ClockAnchor], processes: Sequence[RecordedProcess] = (), logs: Logs = NO_LOGS
     ) -> None:
         self._domain = reference[0].domain if reference else None
         self._offset_ns = _ahead_ns(reference[0]) if reference else None
@@ -76,8 +75,7 @@ class Alignment:
         self._offsets = {
             domain: Offset(pairs) for domain, pairs in exchanges.items() if pairs and domain != self._domain
         }
-        logs = list(logs)
-        self._log_offsets_ns = {log.path: log4j.offset_ns(log.path) for log in logs}
+        self._log_offsets_ns = {path: log4j.offset_ns(path) for path in logs}
         self.clocks = {
             domain: MovedClock(domain, len(exchanges[domain]), offset, self._worst_ns(domain, processes, logs))
             for domain, offset in self._offsets.items()
@@ -136,16 +134,16 @@ class Alignment:
         by_ns = offset_ns - self._offset_ns
         return by_ns if abs(by_ns) > OTHER_CLOCK_NS else 0
 
-    def _worst_ns(self, domain: str, processes: Iterable[RecordedProcess], logs: Iterable[Log]) -> int:
+    def _worst_ns(self, domain: str, processes: Iterable[RecordedProcess], logs: Logs) -> int:
         move = MoveByMessages(self._offsets[domain])
         for process in processes:
             if process.domain == domain:
                 _moved_process(process, move)
-        for log in logs:
-            if self._domain_of_log(self._log_offsets_ns[log.path]) == domain:
-                for at_ns in (*(at_ns for at_ns, _ in log4j.stamps(log.path)), *(log4j.configured(log.path) or ())):
+        for path, jvm_log in logs.items():
+            if self._domain_of_log(self._log_offsets_ns[path]) == domain:
+                for at_ns in (*(at_ns for at_ns, _ in log4j.stamps(path)), *(log4j.configured(path) or ())):
                     move(at_ns)
-                if log.jvm_log and (life := jvm.read(log.jvm_log)):
+                if life := jvm.read(jvm_log):
                     _moved_life(life, move)
         return move.worst_ns
 

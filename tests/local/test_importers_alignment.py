@@ -17,7 +17,7 @@ from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.trace import Attribution, Span, Spans
 from dlobd.bundle.store import Bundle
-from dlobd.evidence.alignment import Alignment, Log
+from dlobd.evidence.alignment import Alignment
 from dlobd.evidence.evidence import Evidence
 from dlobd.evidence.timestamp import error_of
 from dlobd.experiment import files
@@ -268,7 +268,7 @@ def test_a_log_is_of_the_clock_that_is_nearest(tmp_path: Path) -> None:
     here = ClockAnchor("here/boot/time", 10 * SECOND_NS, 1_700_000_000 * SECOND_NS, 1)
     for name, monotonic_s in (("same", 10), ("elsewhere", 5)):
         (tmp_path / name).write_text(f"{monotonic_s * SECOND_NS} 2023-11-14T22:13:20.000 INFO a.B: said\n")
-    alignment = Alignment([here], logs=[Log(tmp_path / "same"), Log(tmp_path / "elsewhere")])
+    alignment = Alignment([here], logs={tmp_path / name: tmp_path / "jvm.log" for name in ("same", "elsewhere")})
     for name in ("same", "elsewhere"):
         (line,) = alignment.log(tmp_path / name, name)
         assert line.at_ns == 10 * SECOND_NS
