@@ -3,7 +3,7 @@
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ class Evidence:
     """The logs and records of a bundle, read when first used. Reading has no side effects."""
 
     path: Path
+    _container_logs: dict[str, list[LogLine]] = field(default_factory=dict, init=False, repr=False, compare=False)
     number = 1  # of the application, in the order of the SparkContexts; 0: nothing of it was collected
 
     @cached_property
@@ -424,10 +425,6 @@ class Evidence:
         if container not in self._container_logs:
             self._container_logs[container] = self._log(self.log_of(container))
         return self._container_logs[container]
-
-    @cached_property
-    def _container_logs(self) -> dict[str, list[LogLine]]:
-        return {}
 
     def log4j(self, container: str = "") -> tuple[int, int] | None:
         """Return start and end of log4j's configuration in the JVM of a container, by default of spark-submit."""

@@ -72,14 +72,13 @@ def _add_start(
     if evidence.topology.driver_in_container:
         python = evidence.driver_process
         from_ns = python.process.start_ns if python else None
-        registering_ns = None
+        registering_ns, source = None, "/proc"
     else:
         # it requests containers immediately after it registers
         from_ns = running_ns or (am.requested.at_ns if am.requested else None)
-        registering_ns = am.registering.at_ns if am.registering else None
-    in_container = evidence.topology.driver_in_container
+        registering_ns, source = am.registering.at_ns if am.registering else None, "AM log"
     started = (marks.get("RUNNING"), life.start_ns if life else None, am.first.at_ns if am.first else None)
-    ended = (registering_ns or from_ns, "/proc" if in_container else "AM log", from_ns is None)
+    ended = (registering_ns or from_ns, source, from_ns is None)
     add_process_start(lane, AM_START, started, ended)
     lane.log(kinds.REGISTER_APPLICATION, registering_ns, running_ns, f"AM log, {RM_LOG}")
     return from_ns

@@ -58,17 +58,11 @@ def _records(evidence: Evidence) -> Iterator[MissingEvidence]:
         if one.topology.has_yarn and not one.rm_app.get("id"):
             name = one.file_of(files.RM_APPLICATION)
             yield MissingEvidence(kinds.RM_RECORD, name, "is absent, or has no application")
-    if topology.external and not evidence.on_file(files.HOSTS):
-        yield MissingEvidence(kinds.HOSTS, files.HOSTS, "is absent")
-    if topology.user_script:
-        if not evidence.on_file(files.SCRIPT):
-            yield MissingEvidence(kinds.CODE, files.SCRIPT, "is absent")
-        return
-    if not evidence.on_file(files.MARKERS):
-        yield MissingEvidence(kinds.MARKERS, files.MARKERS, "is absent")
-    for name in (files.BLOCKS, files.CHECKSUMS) if evidence.on_file(files.COLLECTED) and topology.has_spark else ():
-        if not evidence.on_file(name):
-            yield MissingEvidence(kinds.INPUT_RECORDS, name, "is absent")
+    needed = [(kinds.HOSTS, files.HOSTS)] if topology.external else []
+    needed.append((kinds.CODE, files.SCRIPT) if topology.user_script else (kinds.MARKERS, files.MARKERS))
+    if evidence.on_file(files.COLLECTED) and topology.has_spark and not topology.user_script:
+        needed += [(kinds.INPUT_RECORDS, name) for name in (files.BLOCKS, files.CHECKSUMS)]
+    yield from (MissingEvidence(kind, name, "is absent") for kind, name in needed if not evidence.on_file(name))
 
 
 def _event_log(evidence: Evidence, name: str) -> Iterator[MissingEvidence]:
