@@ -10,22 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dlobd.cli.options import (
-    RUNS,
-    Archive,
-    Conf,
-    DryRun,
-    HadoopConf,
-    JobPython,
-    OrderSeed,
-    Out,
-    Queue,
-    Repeats,
-    Requirements,
-    With,
-    propose_built_in,
-    propose_settings,
-)
+from dlobd.cli import options
 from dlobd.cli.printing import print_note, print_result, print_series
 from dlobd.errors import UsageError
 from dlobd.schema import Runnable
@@ -43,7 +28,7 @@ def run(
             metavar="[EXPERIMENT]...",
             help="TOML files or names of built-in experiments (default softmax-mnist); several experiments are "
             "interleaved. Or your own script, as with --job, then its arguments.",
-            autocompletion=propose_built_in,
+            autocompletion=options.propose_built_in,
         ),
     ] = None,
     settings: Annotated[
@@ -52,27 +37,27 @@ def run(
             "--set",
             metavar="KEY=VALUE",
             help="Override a key of `dlobd list settings`; repeatable.",
-            autocompletion=propose_settings,
+            autocompletion=options.propose_settings,
         ),
     ] = None,
     job: Annotated[
         str | None, typer.Option("--job", metavar="SCRIPT", help="Run your own PySpark script instead.")
     ] = None,
-    conf: Conf = None,
-    queue: Queue = "",
-    out: Out = RUNS,
-    dry_run: DryRun = False,
-    repeats: Repeats = 1,
-    order_seed: OrderSeed = 0,
-    hadoop_conf: HadoopConf = None,
+    conf: options.Conf = None,
+    queue: options.Queue = "",
+    out: options.Out = options.RUNS,
+    dry_run: options.DryRun = False,
+    repeats: options.Repeats = 1,
+    order_seed: options.OrderSeed = 0,
+    hadoop_conf: options.HadoopConf = None,
     by_hand: Annotated[
         bool,
         typer.Option("--by-hand", help="With --hadoop-conf: prepare the run and print the command for you to submit."),
     ] = False,
-    archive: Archive = None,
-    packages: With = None,
-    requirements: Requirements = None,
-    python: JobPython = None,
+    archive: options.Archive = None,
+    packages: options.With = None,
+    requirements: options.Requirements = None,
+    python: options.JobPython = None,
 ) -> int:
     """Run an experiment or your own script, and show its wall time by layer.
 
@@ -81,14 +66,14 @@ def run(
 
     Several experiments run in random order within each repeat, and are then compared.
     """
-    options = spark_options(conf, queue, hadoop_conf)
+    spark = spark_options(conf, queue, hadoop_conf)
     if job is None and words and words[0].endswith(".py"):
         job, *words = words
     if job is not None:
         from dlobd.experiment import own_job
 
         chosen = own_job.fields_of(python, packages or (), requirements)
-        own = own_job.from_script(job, words or [], settings or [], print_note, chosen, options.words)
+        own = own_job.from_script(job, words or [], settings or [], print_note, chosen, spark.words)
         python = own.python
         every: list[Runnable] = [own]
     elif python or packages or requirements:
@@ -102,7 +87,7 @@ def run(
             runner.check_room(experiment, external_cluster(hadoop_conf, archive))
 
         names = words or ["softmax-mnist"]
-        every = [experiments.load(name, settings or [], print_note, options, admit) for name in names]
+        every = [experiments.load(name, settings or [], print_note, spark, admit) for name in names]
         note_ignored_shell(every)
     cluster = external_cluster(hadoop_conf, archive, python or "")
     if by_hand and (repeats > 1 or len(every) > 1):
