@@ -29,7 +29,7 @@ from dlobd import tracing
 from dlobd.job.device_config import VISIBLE
 from dlobd.job.launchers import trainer_process
 from dlobd.job.launchers.addresses import driver_host, rank_address
-from dlobd.job.launchers.base import Main, TrainingFailed, rank_name
+from dlobd.job.launchers.base import Main, TrainingFailed, rank_name, recorded_reads
 from dlobd.job.launchers.failure import MemoryGroup, exit_status, failure_line
 from dlobd.job.launchers.liveness import await_joined, uses_tensorflow_servers, watched
 
@@ -161,11 +161,7 @@ def _feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
     """Feed all epochs. Spark reads the partition once; the task keeps the blocks in memory for later epochs."""
     tracing.instant(kinds.FEED_PIPE, capacity_bytes=fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES))
     epoch: list[bytes] = []
-    while True:
-        with tracing.span(kinds.READ_BLOCK):
-            block = next(blocks, None)
-        if block is None:
-            break
+    for block in recorded_reads(blocks, kinds.READ_BLOCK):
         if epochs > 1:
             epoch.append(block)
         _put(pipe, block)

@@ -14,18 +14,22 @@ It records spans of layer `launcher` for its own work, and of layer `feed` for t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from dlobd import tracing
 from dlobd.axes import EXCHANGES
 from dlobd.job.launchers.addresses import without_proxy
+from dlobd.spans import SpanKind
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
     from dlobd.job.description import Job
     from dlobd.job.rank_status import JobStatus
+
+T = TypeVar("T")
 
 
 class Feed(Protocol):
@@ -46,6 +50,16 @@ class Node:
     peers: tuple[str, ...]  # host:port of all ranks, by rank; the launcher has reserved these ports
     feed: Feed | None = None  # None if ranks read their files themselves
     environment: Mapping[str, str] = field(default_factory=dict)  # variables that the exchange needs before it joins
+
+
+def recorded_reads(items: Iterator[T], kind: SpanKind) -> Iterator[T]:
+    """Yield items other than None, with a span around each read of an item and of the end."""
+    while True:
+        with tracing.span(kind):
+            item = next(items, None)
+        if item is None:
+            return
+        yield item
 
 
 def role_of(rank: int) -> tuple[str, int]:

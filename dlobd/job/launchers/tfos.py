@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers import tfos_compat
-from dlobd.job.launchers.base import Feed, Main, TrainingFailed, place, rank_name, role_of
+from dlobd.job.launchers.base import Feed, Main, TrainingFailed, place, rank_name, recorded_reads, role_of
 from dlobd.job.launchers.failure import failure_line
 from dlobd.job.launchers.liveness import JoinWatch, uses_tensorflow_servers, watched
 from dlobd.job.launchers.tfos_compat import Function
@@ -254,11 +254,7 @@ class FeedTask:
     def _timed(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """Yield the blocks, with spans: Spark reads a block in `next`; TensorFlowOnSpark puts it during `yield`."""
         count = 0
-        while True:
-            with tracing.span(kinds.READ_BLOCK):
-                block = next(blocks, None)
-            if block is None:
-                break
+        for block in recorded_reads(blocks, kinds.READ_BLOCK):
             count += 1
             with tracing.span(kinds.PUT, bytes=len(block)):
                 yield block

@@ -18,7 +18,7 @@ from dlobd.axes import AUGMENTATIONS
 from dlobd.hadoop.failures import failures
 from dlobd.job.datasets.tfrecord import Layout, checked_records, decode_block
 from dlobd.job.description import Job, part_name
-from dlobd.job.launchers.base import Node
+from dlobd.job.launchers.base import Node, recorded_reads
 from dlobd.job.training.augmentation import Augment
 from dlobd.network.exchanges.base import Tensor, TensorFlow
 
@@ -111,14 +111,9 @@ def _read(tf: TensorFlow, job: Job, rank: int, augment: Augment | None) -> Itera
         # to a minute. It may miss the wake-up at the end; then the trainer waits for the thread after its last step.
         options.autotune.enabled = False
         iterator = iter(decoded.prefetch(PREFETCH).with_options(options))
-    while True:
-        with tracing.span(kinds.NEXT_BATCH):
-            batch = next(iterator, None)
-        if batch is None:
-            if errors:
-                raise errors[0]
-            return
-        yield batch
+    yield from recorded_reads(iterator, kinds.NEXT_BATCH)
+    if errors:
+        raise errors[0]
 
 
 def _decoded(tf: TensorFlow, records: Tensor, layout: Layout) -> Batch:

@@ -3,14 +3,13 @@
 A worker trains between the start and the end of XGBoost's communicator, as rank of its partition.
 """
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.job.launchers.base import role_of
+from dlobd.job.launchers.base import recorded_reads, role_of
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos_compat import Function, replace
 from dlobd.job.user import steps
@@ -61,13 +60,4 @@ def _record_data(module: Any) -> None:
         if steps.elsewhere() or "iterator" not in kwargs:
             return original(*args, **kwargs)
         with steps.Outermost(tracing.span(kinds.BUILD_DMATRIX)):
-            return original(*args, **{**kwargs, "iterator": _rows(kwargs["iterator"])})
-
-
-def _rows(frames: Iterator[object]) -> Iterator[object]:
-    while True:
-        with tracing.span(kinds.READ_ROWS):
-            frame = next(frames, None)
-        if frame is None:
-            return
-        yield frame
+            return original(*args, **{**kwargs, "iterator": recorded_reads(kwargs["iterator"], kinds.READ_ROWS)})
