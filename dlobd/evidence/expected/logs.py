@@ -38,15 +38,11 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
         yield MissingEvidence(kinds.DRIVER_LOG, evidence.submitter_log, "is absent", ALL_LANES)
     if not topology.has_spark:
         return
-    for application in _on_yarn(evidence):
-        yield from _master(application)
+    for application in evidence.applications:
+        if application.topology.has_yarn:
+            yield from _master(application)
     yield from _executors(evidence)
     yield from _daemons(evidence)
-
-
-def _on_yarn(evidence: Evidence) -> Iterator[Evidence]:
-    """Yield the applications that YARN ran; of a run without an application, the evidence of all."""
-    return (one for one in evidence.applications if one.topology.has_yarn)
 
 
 def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -158,8 +154,9 @@ def _daemons(evidence: Evidence) -> Iterator[MissingEvidence]:
             kind = kinds.kind_of(name) or kinds.DAEMON_LOGS
             yield MissingEvidence(kind, name, "is absent, although the daemon ran", ALL_LANES)
     yield from of_hdfs(evidence)
-    for application in _on_yarn(evidence):
-        yield from _of_yarn(application)
+    for application in evidence.applications:
+        if application.topology.has_yarn:
+            yield from _of_yarn(application)
 
 
 def _of_yarn(evidence: Evidence) -> Iterator[MissingEvidence]:
