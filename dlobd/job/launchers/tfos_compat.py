@@ -57,14 +57,15 @@ def install() -> None:
     _choose_host(util, reservation)
     replace(TFNode, "start_cluster_server")(_refuse_rdma)
     TFManager.JoinableQueue = queue.Queue  # only threads of the manager's process use it; other processes have a proxy
-    TFManager.start = timed(kinds.TFMANAGER_START)(TFManager.start)
-    reservation.Client.register = timed(kinds.REGISTER_RESERVATION)(reservation.Client.register)
+    record_calls(TFManager, "start", kinds.TFMANAGER_START)
+    record_calls(reservation.Client, "register", kinds.REGISTER_RESERVATION)
     wait = kinds.COMPAT_RESERVATION_POLL.wait(int(POLL_S * 1e9))
-    reservation.Client.await_reservations = timed(kinds.AWAIT_RESERVATIONS, wait)(_await_at_client)
+    reservation.Client.await_reservations = _await_at_client
+    record_calls(reservation.Client, "await_reservations", kinds.AWAIT_RESERVATIONS, wait)
     replace(reservation.Server, "await_reservations")(name_registered)
     replace(reservation.Server, "await_reservations")(_await_at_server)
-    reservation.Server.await_reservations = timed(kinds.AWAIT_RESERVATIONS, wait)(reservation.Server.await_reservations)
-    TFSparkNode._get_manager = timed(kinds.CONNECT_TO_TFMANAGER)(TFSparkNode._get_manager)
+    record_calls(reservation.Server, "await_reservations", kinds.AWAIT_RESERVATIONS, wait)
+    record_calls(TFSparkNode, "_get_manager", kinds.CONNECT_TO_TFMANAGER)
     TFSparkNode.multiprocessing = Multiprocessing
     TFSparkNode.Thread = JoinThread
     TFSparkNode.time = JoinTime
@@ -223,18 +224,13 @@ def replace(owner: Any, name: str) -> Callable[[Function], Function]:
     return decorate
 
 
-def timed(kind: SpanKind, wait: dict[str, object] | None = None) -> Callable[[Function], Function]:
-    """Return a decorator that records a span around a third-party function."""
+def record_calls(owner: Any, name: str, kind: SpanKind, wait: dict[str, object] | None = None) -> None:
+    """Record a span around each call of a third-party function."""
 
-    def wrap(original: Function) -> Function:
-        @functools.wraps(original)
-        def timed(*args: object, **kwargs: object) -> object:
-            with tracing.span(kind, wait):
-                return original(*args, **kwargs)
-
-        return timed
-
-    return wrap
+    @replace(owner, name)
+    def recorded(original: Function, *args: object, **kwargs: object) -> object:
+        with tracing.span(kind, wait):
+            return original(*args, **kwargs)
 
 
 class WatchedProcess(multiprocessing.Process):

@@ -20,7 +20,7 @@ from dlobd import tracing
 from dlobd.job.launchers.failure import MemoryGroup, exit_status
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import StartTask, TfosLauncher, record_driver
-from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, name_registered, provide_pkg_resources, replace, timed
+from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, name_registered, provide_pkg_resources, record_calls, replace
 
 DRIVER_OVERHEAD_MB = 1024  # memory beside the driver's heap for a Python process with TensorFlow
 
@@ -53,7 +53,7 @@ def record_reservations(reservation: Any) -> None:
     """Record the driver's wait for reservations, and add the registered nodes to the error of a failed wait."""
     wait = kinds.TFOS_RESERVATION_POLL.wait(STOCK_POLL_NS)
     replace(reservation.Server, "await_reservations")(name_registered)
-    reservation.Server.await_reservations = timed(kinds.AWAIT_RESERVATIONS, wait)(reservation.Server.await_reservations)
+    record_calls(reservation.Server, "await_reservations", kinds.AWAIT_RESERVATIONS, wait)
 
 
 class WatchedStartTask(StartTask):

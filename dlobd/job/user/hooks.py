@@ -22,7 +22,7 @@ from dlobd.job.launchers import tfos_compat, tfos_stock
 from dlobd.job.launchers.addresses import serve_clock, without_proxy
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import FeedTask, NamedSleep, record_driver
-from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, Function, replace, timed
+from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, Function, record_calls, replace
 from dlobd.job.user import python_worker, steps, torchrun, xgboost_spark
 from dlobd.job.user.spark_settings import leave_containers, prefer_users
 from dlobd.tracing.clock import monotonic_ns
@@ -123,7 +123,7 @@ def _record_pyspark(pyspark: ModuleType, given_python: str | None = None) -> Non
         with suppress(Exception):
             _filter_console(self)
 
-    SparkSession.Builder.getOrCreate = timed(kinds.SPARK_SESSION)(SparkSession.Builder.getOrCreate)
+    record_calls(SparkSession.Builder, "getOrCreate", kinds.SPARK_SESSION)
 
     @replace(GatewayClient, "send_command")
     def send_command(original: Function, self: Any, command: str, *args: object, **kwargs: object) -> object:
@@ -204,8 +204,8 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
 
     cluster = TFCluster.TFCluster
     replace(cluster, "train")(_wait)
-    cluster.train = timed(kinds.TFCLUSTER_TRAIN)(cluster.train)
-    cluster.inference = timed(kinds.TFCLUSTER_INFERENCE)(cluster.inference)
+    record_calls(cluster, "train", kinds.TFCLUSTER_TRAIN)
+    record_calls(cluster, "inference", kinds.TFCLUSTER_INFERENCE)
 
     @replace(cluster, "shutdown")
     def shut_down(original: Function, *args: object, **kwargs: object) -> None:
@@ -323,5 +323,5 @@ def _prepare_worker(launcher: str, package: ModuleType) -> None:
             span.note(items=len(rows))  # matches these rows to the feeder's put
             return batch
 
-    feed.batch_results = timed(kinds.PUT_RESULTS)(feed.batch_results)
-    feed.terminate = timed(kinds.TERMINATE_FEED)(feed.terminate)
+    record_calls(feed, "batch_results", kinds.PUT_RESULTS)
+    record_calls(feed, "terminate", kinds.TERMINATE_FEED)

@@ -29,7 +29,7 @@ from dlobd.job.launchers.base import role_of
 from dlobd.job.launchers.failure import MAX_CAUSE, error_line, with_option
 from dlobd.job.launchers.imports import on_import, record_packages
 from dlobd.job.launchers.tfos import NamedSleep
-from dlobd.job.launchers.tfos_compat import Function, replace, timed
+from dlobd.job.launchers.tfos_compat import Function, record_calls, replace
 from dlobd.job.user import steps
 from dlobd.tracing.clock import monotonic_ns
 
@@ -129,8 +129,7 @@ def _record_agent(api: Any) -> None:
 
 
 def _record_start(module: Any) -> None:
-    agent = module.LocalElasticAgent
-    agent._start_workers = timed(kinds.START_RANKS)(agent._start_workers)
+    record_calls(module.LocalElasticAgent, "_start_workers", kinds.START_RANKS)
 
 
 # ---- PyTorch in a training process: its process group, the input of DataLoader, and the steps
@@ -150,15 +149,14 @@ def _record_torch(torch: Any, call: int) -> None:
 
 
 def _record_process_group(torch: Any, call: int) -> None:
-    original, calls = torch.distributed.init_process_group, itertools.count(call)
+    calls = itertools.count(call)
 
-    @functools.wraps(original)
-    def init_process_group(*args: object, **kwargs: object) -> object:
+    @replace(torch.distributed, "init_process_group")
+    def join(original: Function, *args: object, **kwargs: object) -> object:
         with tracing.span(kinds.JOIN_RANKS, {"call": next(calls)}):
             return original(*args, **kwargs)
 
-    for module in (torch.distributed, torch.distributed.distributed_c10d):
-        module.init_process_group = init_process_group
+    torch.distributed.distributed_c10d.init_process_group = torch.distributed.init_process_group
 
 
 def _record_passes(torch: Any) -> None:

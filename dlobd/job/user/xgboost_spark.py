@@ -22,11 +22,13 @@ def install() -> None:
 
 
 def _record(xgboost: Any) -> None:
+    from pyspark import BarrierTaskContext, TaskContext
+
     context = xgboost.collective.CommunicatorContext
 
     @replace(context, "__enter__")
     def enter(original: Function, self: Any) -> object:
-        if "dmlc_task_id" not in self.args or not _in_barrier_task():
+        if "dmlc_task_id" not in self.args or not isinstance(TaskContext.get(), BarrierTaskContext):
             return original(self)
         role, index = role_of(int(self.args["dmlc_task_id"]))
         stack = self._dlobd = ExitStack()
@@ -46,12 +48,6 @@ def _record(xgboost: Any) -> None:
 
     for name, attrs in (("update", {"trains": True, "function": 1}), ("eval_set", {})):
         steps.record_method(xgboost.core.Booster, name, partial(tracing.span, kinds.CALL, None, name, **attrs))
-
-
-def _in_barrier_task() -> bool:
-    from pyspark import BarrierTaskContext, TaskContext
-
-    return isinstance(TaskContext.get(), BarrierTaskContext)
 
 
 def _record_data(module: Any) -> None:
