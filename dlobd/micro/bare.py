@@ -5,61 +5,20 @@ The connection is made and authenticated by library sockets. Both ends know the 
 
 import socket
 from collections.abc import Sequence
+from typing import ClassVar
 
 from dlobd.network.channels import base
-from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection, SocketsListener
+from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection, advance, set_timeouts
 
 
-class BareChannel:
-    """Channel without a protocol."""
-
-    capabilities = base.Capabilities()
-
-    def __init__(self, transport: str, device: str, secret: bytes) -> None:
-        self._sockets = SocketsChannel(transport, device, secret)
-        self._open: list[BareConnection] = []
-
-    def listen(self, device: str = "") -> "BareListener":
-        return BareListener(self._sockets.listen(device), self)
-
-    def connect(self, address: str, deadline_s: float) -> "BareConnection":
-        return self.taken(self._sockets.connect(address, deadline_s))
-
-    def taken(self, connection: SocketsConnection) -> "BareConnection":
-        """Take the socket of a connection."""
-        self._open.append(bare := BareConnection(connection))
-        return bare
-
-    def evidence(self) -> None:
-        """Return None: only the kernel counts the traffic."""
-
-    def close(self) -> None:
-        self._sockets.close()
-        for connection in self._open:
-            connection.close()
-
-
-class BareListener:
-    """Listener at one address."""
-
-    def __init__(self, listener: SocketsListener, channel: BareChannel) -> None:
-        self.address, self._listener, self._channel = listener.address, listener, channel
-
-    def accept(self, deadline_s: float) -> "BareConnection":
-        return self._channel.taken(self._listener.accept(deadline_s))
-
-    def close(self) -> None:
-        self._listener.close()
-
-
-class BareConnection(base.Connection):
+class BareConnection(SocketsConnection):
     """Connected socket. Messages have no length: `recv` fills its buffer."""
 
     library = "bare"
 
-    def __init__(self, connection: SocketsConnection) -> None:
-        self.peer = connection.peer
-        self._socket: socket.socket = connection.detach()
+    def __init__(self, connected: socket.socket, peer: str, traffic: base.Traffic) -> None:
+        super().__init__(connected, peer, traffic)
+        set_timeouts(connected, 0)
 
     def send(self, message: base.Buffer, deadline_s: float) -> None:
         self._socket.sendall(base.view(message))
@@ -67,8 +26,7 @@ class BareConnection(base.Connection):
     def send_parts(self, parts: Sequence[base.Buffer], deadline_s: float) -> None:
         views = [base.view(part) for part in parts]
         while views:
-            sent = self._socket.sendmsg(views)
-            views = _rest(views, sent)
+            advance(views, self._socket.sendmsg(views))
 
     def recv_parts(self, parts: Sequence[base.Buffer], deadline_s: float) -> int:
         views = [base.view(part) for part in parts]
@@ -76,16 +34,17 @@ class BareConnection(base.Connection):
         while views:
             if not (got := self._socket.recvmsg_into(views, 0, socket.MSG_WAITALL)[0]):
                 raise base.PeerClosed(f"{self.peer} has closed the connection")
-            views = _rest(views, got)
+            advance(views, got)
         return size
 
-    def close(self) -> None:
-        self._socket.close()
 
+class BareChannel(SocketsChannel):
+    """Channel without a protocol, whose traffic only the kernel counts."""
 
-def _rest(views: list[memoryview], count: int) -> list[memoryview]:
-    """Return the views without their first `count` bytes."""
-    while views and count >= views[0].nbytes:
-        count -= views[0].nbytes
-        views = views[1:]
-    return [views[0][count:], *views[1:]] if views and count else views
+    capabilities: ClassVar[base.Capabilities] = base.Capabilities()
+
+    def _connected(self, connected: socket.socket, peer: str) -> BareConnection:
+        traffic = base.Traffic("unknown", "")
+        connection = BareConnection(connected, peer, traffic)
+        self._keep(connection, traffic)
+        return connection

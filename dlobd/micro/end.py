@@ -112,7 +112,8 @@ def _run(role: Role, pipe: _Pipe) -> None:
         else:
             samples = calls.measure(links, point, workers, lambda name, value: meet(name, value, workers))
         report(number, samples)
-    traffic, route = channel.evidence(), role.route
+    route = role.route
+    traffic = None if route.library == BARE else channel.evidence()
     lanes = traffic.lanes if traffic else ()
     addresses = (local_address(route.transport, route.device),) if over_ip(route.transport) else ()
     found = record(role.rank, route.library, before, lanes=lanes, traffic=traffic, addresses=addresses)

@@ -398,8 +398,7 @@ class SocketsConnection(base.Connection):
                 raise base.Closed(self._ended)
             self._ended = self._ended or f"the connection to {self.peer} was handed to another protocol"
             detached = socket.socket(fileno=self._socket.detach())
-        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            detached.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(0, 0))
+        set_timeouts(detached, 0)
         return detached
 
     def _end_with(self, why: str) -> None:
@@ -470,22 +469,15 @@ class SocketsConnection(base.Connection):
 
     def _fill(self, views: list[memoryview], deadline_s: float) -> None:
         """Deliver the current message into views of its total length; modifies the list."""
-        first = 0
         while self._left:
             if self._start < self._end:
-                got = min(self._end - self._start, views[first].nbytes)
-                views[first][:got] = self._stage[self._start : self._start + got]
+                got = min(self._end - self._start, views[0].nbytes)
+                views[0][:got] = self._stage[self._start : self._start + got]
                 self._start += got
             else:
-                got = self._receive_some(views[first : first + MAX_PARTS], socket.MSG_WAITALL, deadline_s)
+                got = self._receive_some(views[:MAX_PARTS], socket.MSG_WAITALL, deadline_s)
             self._left -= got
-            while got:
-                filled = min(got, views[first].nbytes)
-                got -= filled
-                if filled == views[first].nbytes:
-                    first += 1
-                else:
-                    views[first] = views[first][filled:]
+            advance(views, got)
 
     def _skip(self, deadline_s: float) -> None:
         """Discard the rest of a message that was rejected or came too late."""
@@ -543,15 +535,18 @@ class PendingSend:
     def advance(self, count: int) -> None:
         """Remove `count` bytes that the kernel has taken."""
         self.size -= count
-        first = 0
-        while count:
-            taken = min(count, self.rest[first].nbytes)
-            count -= taken
-            if taken == self.rest[first].nbytes:
-                first += 1
-            else:
-                self.rest[first] = self.rest[first][taken:]
-        del self.rest[:first]
+        advance(self.rest, count)
+
+
+def advance(views: list[memoryview], count: int) -> None:
+    """Remove the first `count` bytes from a list of views."""
+    first = 0
+    while first < len(views) and count >= views[first].nbytes:
+        count -= views[first].nbytes
+        first += 1
+    del views[:first]
+    if count:
+        views[0] = views[0][count:]
 
 
 def wait(ready: select.poll, polls: bool, deadline_s: float, late: str) -> None:
@@ -571,17 +566,21 @@ def _set_options(connected: socket.socket) -> None:
     if _is_near(connected):
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, NEAR_SEND_BYTES)
     connected.settimeout(None)
-    tick = _TIMEVAL.pack(int(TICK_S), int(TICK_S % 1 * 1e6))
+    set_timeouts(connected, TICK_S)
     for level, option, value in (
         (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
         (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S),
         (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S),
         (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_COUNT),
-        (socket.SOL_SOCKET, socket.SO_RCVTIMEO, tick),
-        (socket.SOL_SOCKET, socket.SO_SNDTIMEO, tick),
     ):
         connected.setsockopt(level, option, value)
+
+
+def set_timeouts(connected: socket.socket, seconds: float) -> None:
+    """Set the longest time that a call blocks in the kernel; 0 for no limit."""
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        connected.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(int(seconds), int(seconds % 1 * 1e6)))
 
 
 def _is_near(connected: socket.socket) -> bool:
