@@ -95,10 +95,7 @@ def _served(link: Link, point: Point, count: int, ready: Barrier, served: Mappin
             carrier.recv(slot)
             link.answer()
         served[recorded].wait()
-        wrong = 0
-        for number, slot in enumerate(slots):
-            wrong += content.differs(slot, number)
-            slot.clear()
+        wrong = sum(content.wrong(slot, number) for number, slot in enumerate(slots))
         bad += wrong
         link.answer(wrong)
     return bad

@@ -135,8 +135,7 @@ def _ping_pongs(link: Link, point: Point, samples: Samples) -> None:
         carrier.recv(into)
         time_ns = clock() - begin_ns
         with link.meter.paused():
-            samples.bad += content.differs(into, number)
-            into.clear()
+            samples.bad += content.wrong(into, number)
         return time_ns
 
     clock, calls = time.perf_counter_ns, FIRST_CALLS
@@ -234,11 +233,7 @@ class _Stream:
 
     def bad(self) -> int:
         """Verify the received messages; return the number of wrong ones."""
-        wrong = 0
-        for number, (_, content, _, message) in enumerate(self._slots):
-            wrong += content.differs(message, number)
-            message.clear()
-        return wrong
+        return sum(content.wrong(message, number) for number, (_, content, _, message) in enumerate(self._slots))
 
 
 def _finish(pending: deque[tuple[Carrier, Any]]) -> None:
@@ -315,8 +310,7 @@ def _accesses(link: Link, point: Point, samples: Samples) -> None:
                 times_ns.append(clock() - start_ns)
                 if not puts:
                     with link.meter.paused():
-                        samples.bad += content.differs(message, number)
-                        message.clear()
+                        samples.bad += content.wrong(message, number)
         if recorded:
             samples.times_ns += times_ns
         link.answer()
@@ -339,7 +333,7 @@ def _accessed(link: Link, point: Point) -> int:
         wrong = 0
         for number, slot in enumerate(slots):
             slot.memory[:] = region[number]
-            wrong += puts and content.differs(slot, number)
+            wrong += puts and content.wrong(slot, number)
         bad += wrong
         link.answer(wrong)
     return bad

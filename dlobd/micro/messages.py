@@ -48,15 +48,17 @@ class Content:
         head = self._number(number)
         message.memory[: len(head)] = head
 
-    def differs(self, message: Message, number: int) -> bool:
-        """Return True if a received message is not the message of this number."""
+    def wrong(self, message: Message, number: int) -> bool:
+        """Return True if a received message is not the message of this number, and clear it."""
         if self._serialized:
             if message.decoded is None:
                 return True
             got = np.frombuffer(b"".join(message.decoded.buffers), np.uint8)
         else:
             got = message.memory
-        return not np.array_equal(got, self._numbered(number))
+        differs = not np.array_equal(got, self._numbered(number))
+        message.clear()
+        return differs
 
     def _numbered(self, number: int) -> Array:
         head = self._number(number)

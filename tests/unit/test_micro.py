@@ -80,16 +80,18 @@ def test_each_wrong_byte_is_found(sizes: tuple[int, ...], serialized: bool) -> N
         def buffers(self) -> list[bytes]:
             return [part.tobytes() for part in message.parts]
 
-    message.decoded = Decoded()
-    content.write(message, 7)
-    assert not content.differs(message, 7)
-    assert content.differs(message, 6)
+    def wrong(number: int, *changed: int) -> bool:
+        message.decoded = Decoded()
+        content.write(message, 7)
+        for place in changed:
+            message.memory[place] ^= 1
+        return content.wrong(message, number)
+
+    assert not wrong(7)
+    assert wrong(6)
     for place in {0, sum(sizes) // 2, sum(sizes) - 1}:
-        message.memory[place] ^= 1
-        assert content.differs(message, 7)
-        message.memory[place] ^= 1
-    message.clear()
-    assert content.differs(message, 7)
+        assert wrong(7, place)
+    assert content.wrong(message, 7)  # it was cleared
     assert serialized_bytes(chosen) >= chosen.bytes
 
 
