@@ -7,17 +7,20 @@
              <--- {"from": id, "message": ...}         messages of `dlobd.micro.end`
       {"stop": id}                       --->
 
-An agent listens (`dlobd micro serve`), or connects to the coordinator from a task of Spark. It stops its processes when
-the connection ends. Messages are JSON over library sockets; nothing is unpickled.
+An agent listens (`dlobd micro serve`), or connects to the coordinator from a barrier task of Spark, one per executor:
+barrier mode starts all tasks at once, or none, and nothing is installed on the nodes beyond what Spark's Python needs.
+It stops its processes when the connection ends. Messages are JSON over library sockets; nothing is unpickled.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
+import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from itertools import count
@@ -34,6 +37,7 @@ from dlobd.network.channels.sockets import LIBRARY, SocketsChannel
 from dlobd.tracing.clock import host_name
 
 CONNECT_S = 20.0
+EXECUTORS_S = 180.0  # time for the cluster to provide the executors
 FOREVER_S = 7 * 86400.0
 ANSWER_S = 60.0
 MOST_BYTES = 1 << 30
@@ -109,24 +113,22 @@ def listen(device: str, secret: bytes, ready: Callable[[str], None]) -> None:
         device: interface, address or network to listen on; empty for loopback.
         ready: gets the address HOST:PORT.
     """
-    channel = SocketsChannel("tcp", device, secret)
-    try:
+    with closing(SocketsChannel("tcp", device, secret)) as channel:
         listener = channel.listen()
         host, port = parse_address(LIBRARY, listener.address)
         ready(f"{host}:{port}")
         while True:
             serve(Wire(listener.accept(time.monotonic() + FOREVER_S)), host)
-    finally:
-        channel.close()
 
 
-def join(address: str, secret: bytes, own_address: str) -> None:
-    """Connect to a coordinator, and serve it until it ends."""
-    channel = SocketsChannel("tcp", "", secret)
-    try:
-        serve(Wire(channel.connect(address, time.monotonic() + CONNECT_S)), own_address)
-    finally:
-        channel.close()
+def serve_from_task(address: str, secret: bytes) -> None:
+    """Connect to a coordinator from a task of an executor, and serve it until it ends."""
+    from pyspark import BarrierTaskContext
+
+    context = BarrierTaskContext.get()
+    own = context.getTaskInfos()[context.partitionId()].address.partition(":")[0]
+    with closing(SocketsChannel("tcp", "", secret)) as channel:
+        serve(Wire(channel.connect(address, time.monotonic() + CONNECT_S)), socket.gethostbyname(own))
 
 
 # ---- the coordinator
@@ -143,7 +145,7 @@ class RemoteProcess:
         self.site.request({"to": self.number, "message": message})
 
     def stop(self) -> None:
-        self.site.forget(self.number)
+        self.site.stop(self.number)
 
 
 @dataclass(slots=True)
@@ -169,7 +171,7 @@ class RemoteSite:
         with suppress(ChannelError):  # the reading thread reports it
             self.wire.send(message)
 
-    def forget(self, number: int) -> None:
+    def stop(self, number: int) -> None:
         self._received.pop(number, None)
         self.request({"stop": number})
 
@@ -209,6 +211,53 @@ def connect(address: str, secret: bytes) -> RemoteSite:
         return site(channel.connect(f"{LIBRARY}:{address}", time.monotonic() + CONNECT_S))
     except (ChannelError, ValueError) as error:
         raise SetupError(f"No agent at {address}: {error}.", "start `dlobd micro serve` on each host") from error
+
+
+@contextmanager
+def spark_sites(count: int) -> Iterator[list[RemoteSite]]:
+    """Yield the sites of `count` tasks, neighbours on different hosts as far as possible.
+
+    Raises SetupError: the cluster does not provide the executors, or Spark fails.
+    """
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.appName("dlobd micro").getOrCreate()
+    context, secret = session.sparkContext, secrets.token_bytes(16)
+    channel = SocketsChannel("tcp", "", secret)
+    listener = channel.listen(socket.gethostbyname(context.getConf().get("spark.driver.host")))
+    failed: list[str] = []
+    address = listener.address
+
+    def task(_: Iterator[Any]) -> Iterator[int]:
+        from dlobd.micro.agent import serve_from_task
+
+        serve_from_task(address, secret)
+        return iter(())
+
+    def submit() -> None:
+        try:
+            context.parallelize(range(count), count).barrier().mapPartitions(task).collect()
+        except Exception as error:  # noqa: BLE001  its message goes to the user
+            failed.append(str(error).strip().splitlines()[0])
+
+    thread = threading.Thread(target=submit, name="dlobd-micro-tasks", daemon=True)
+    thread.start()
+    until_s = time.monotonic() + EXECUTORS_S
+    found: list[RemoteSite] = []
+    try:
+        while len(found) < count:
+            try:
+                found.append(site(listener.accept(min(until_s, time.monotonic() + 1))))
+            except ChannelError as error:
+                why = failed[0] if failed else f"{len(found)} of {count} tasks started within {EXECUTORS_S:.0f} s"
+                if failed or time.monotonic() > until_s:
+                    what = f"Spark did not start {count} barrier tasks: {why}."
+                    raise SetupError(what, "request as many executors, with a free core each") from error
+        yield spread(found)
+    finally:
+        channel.close()
+        thread.join(10)
+        session.stop()
 
 
 def default_channels(sites: Sequence[RemoteSite]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from dlobd.bundle import store
 from dlobd.channel import Channel
 from dlobd.errors import RunFailed, UsageError
 from dlobd.experiment import own_job
-from dlobd.micro import agent, results, spark, study
+from dlobd.micro import agent, results, study
 from dlobd.micro.hosts import HERE, INTERFACE, hosts
 from dlobd.micro.launch import Plan, Site
 from dlobd.micro.request import Request
@@ -124,7 +124,7 @@ def _sites(on: str, count: int, link: str) -> Iterator[tuple[Sequence[Site], tup
         with hosts(count, link) as made:
             yield made, (f"tcp@{INTERFACE}",), ""
     elif on == SPARK:
-        with spark.sites(count) as tasks:
+        with agent.spark_sites(count) as tasks:
             yield tasks, agent.default_channels(tasks), agent.one_host(tasks)
     elif ":" in on:
         agents = [agent.connect(address, secret()) for address in on.split(",")]
