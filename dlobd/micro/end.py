@@ -31,9 +31,9 @@ from dlobd.micro.plan import BARE, DRIVER, Role, Route
 from dlobd.micro.use import Meter
 from dlobd.network.channels.base import ChannelError, Connection, OpenChannel
 from dlobd.network.channels.ip import local_address, resolve
+from dlobd.network.collectives.mesh import RANK, accept_ranks
 from dlobd.network.verdict.evidence import Snapshot, record
 
-RANK_BYTES = 8
 CONNECT_S = 30.0  # time for all connections, once all processes have met
 CLOCK_READS = 10_000
 
@@ -101,7 +101,9 @@ def _run(role: Role, pipe: _Pipe) -> None:
         rank.close()
         pipe.write({"ended": _facts(role.route, len(cores))})
         return
-    channel = _opened(role)
+    route = role.route
+    made: Any = BareChannel if route.library == BARE else LIBRARIES.get(route.library)
+    channel: OpenChannel = made(route.transport, route.device, role.secret.encode())
     links = _connected(role, channel, meet, meter)
     workers = len(role.addresses) - role.servers
     for number, point in enumerate(role.points):
@@ -112,7 +114,6 @@ def _run(role: Role, pipe: _Pipe) -> None:
         else:
             samples = calls.measure(links, point, workers, lambda name, value: meet(name, value, workers))
         report(number, samples)
-    route = role.route
     traffic = None if route.library == BARE else channel.evidence()
     lanes = traffic.lanes if traffic else ()
     addresses = (local_address(route.transport, route.device),) if over_ip(route.transport) else ()
@@ -122,35 +123,19 @@ def _run(role: Role, pipe: _Pipe) -> None:
     pipe.write({"ended": {"transport": found, **_facts(role.route, len(cores))}})
 
 
-def _opened(role: Role) -> OpenChannel:
-    route = role.route
-    made: Any = BareChannel if route.library == BARE else LIBRARIES.get(route.library)
-    opened: OpenChannel = made(route.transport, route.device, role.secret.encode())
-    return opened
-
-
 def _connected(role: Role, channel: OpenChannel, meet: Callable[[str, str], list[str]], meter: Meter) -> list[Link]:
     """Connect the process to all servers, or to all others; return the links by rank."""
     listener = channel.listen() if role.listens else None
     addresses = meet("address", listener.address if listener else "")[: role.servers]
     until_s, deadline_s = time.monotonic() + CONNECT_S, time.monotonic() + role.deadline_s
-
-    def link(connection: Connection) -> Link:
-        return Link(connection, channel.capabilities.begins, deadline_s, meter)
-
-    found: dict[int, Link] = {}
+    found: dict[int, Connection] = {}
     if listener:
-        rank = bytearray(RANK_BYTES)
-        for _ in range(len(role.addresses) - role.servers):
-            connection = listener.accept(until_s)
-            connection.recv(rank, until_s)
-            found[int.from_bytes(rank, "little")] = link(connection)
+        accept_ranks(listener, range(role.servers, len(role.addresses)), found, until_s)
     else:
         for number, address in enumerate(addresses):
-            connection = channel.connect(address, until_s)
-            connection.send(role.rank.to_bytes(RANK_BYTES, "little"), until_s)
-            found[number] = link(connection)
-    return [found[number] for number in sorted(found)]
+            found[number] = channel.connect(address, until_s)
+            found[number].send(RANK.pack(role.rank), until_s)
+    return [Link(found[number], channel.capabilities.begins, deadline_s, meter) for number in sorted(found)]
 
 
 def _facts(route: Route, cores: int) -> dict[str, Any]:
