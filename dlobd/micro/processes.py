@@ -6,13 +6,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from dlobd.fields import plain
 from dlobd.micro.plan import Role
 
 OWN = "dlobd.micro.end"
-LAST_LINES = 1  # lines of stderr in the message of a process that ended without a report
 
 Received = Callable[[dict[str, Any]], None]
 
@@ -34,7 +34,7 @@ class EndProcess:
             text=True,
             start_new_session=True,  # Ctrl-C goes to the coordinator only, which stops its processes
         )
-        self._errors: list[str] = []
+        self._last_error = ""  # last line of stderr, the reason of a process that ended without a report
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._read, self._read_errors)]
         for thread in self._threads:
             thread.start()
@@ -43,11 +43,9 @@ class EndProcess:
     def send(self, message: Any) -> None:
         """Write a message; a process that is gone does not get it."""
         assert self._process.stdin is not None
-        try:
+        with suppress(OSError):  # its end is reported by the reading thread
             self._process.stdin.write(json.dumps(message) + "\n")
             self._process.stdin.flush()
-        except OSError:
-            pass  # its end is reported by the reading thread
 
     def stop(self) -> None:
         """Kill the process, and wait for it and for its messages."""
@@ -57,10 +55,8 @@ class EndProcess:
             thread.join()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert stream is not None
-            try:
+            with suppress(OSError):  # an unsent message to a process that is gone
                 stream.close()
-            except OSError:
-                pass  # an unsent message to a process that is gone
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -68,11 +64,9 @@ class EndProcess:
             self._received(json.loads(line))
         code = self._process.wait()
         self._threads[1].join()
-        why = " ".join(self._errors[-LAST_LINES:]) or f"it ended with exit code {code}"
-        self._received({"gone": why, "code": code})
+        self._received({"gone": self._last_error or f"it ended with exit code {code}", "code": code})
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
-            if text := line.strip():
-                self._errors.append(text)
+            self._last_error = line.strip() or self._last_error
