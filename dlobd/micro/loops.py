@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -79,16 +79,16 @@ class Link:
             self.meter.stop(messages)
 
 
+@dataclass
 class Samples:
     """Times of the recorded calls or batches of a point, and the number of messages that failed verification.
 
     batches_ns: time of each batch of calls to parameter servers.
     """
 
-    def __init__(self, bad: int = 0) -> None:
-        self.times_ns: list[int] = []
-        self.batches_ns: list[int] = []
-        self.bad = bad
+    bad: int = 0
+    times_ns: list[int] = field(default_factory=list)
+    batches_ns: list[int] = field(default_factory=list)
 
 
 def measure(link: Link, point: Point) -> Samples:
