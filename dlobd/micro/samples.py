@@ -34,13 +34,8 @@ class Summary:
     p99: float | None
 
 
-def supports(count: int, quantile: float) -> bool:
-    """Return True if a sample of this size supports an estimate of the quantile."""
-    return count * min(quantile, 1 - quantile) >= FEWEST_ABOVE * (1 - 1e-9)
-
-
 def fewest(quantile: float) -> int:
-    """Return the smallest number of samples for a quantile."""
+    """Return the smallest number of samples that supports an estimate of a quantile."""
     return math.ceil(FEWEST_ABOVE / min(quantile, 1 - quantile) - 1e-9)
 
 
@@ -73,6 +68,6 @@ def summary(times_ns: Sequence[int], open_loop: bool = False) -> Summary | None:
     skipped, steady = (0, True) if open_loop else warm_up(times_ns)
     values = np.asarray(times_ns[skipped:], float)
     percentiles = (
-        float(np.quantile(values, part)) if supports(len(values), part) else None for part in (0.5, 0.9, 0.99)
+        float(np.quantile(values, part)) if len(values) >= fewest(part) else None for part in (0.5, 0.9, 0.99)
     )
     return Summary(len(values), skipped, steady, float(values.mean()), float(np.median(values)), *percentiles)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -357,7 +356,6 @@ def test_bad_input_is_one_line(words: tuple[str, ...], message: str) -> None:
 def test_every_benchmark_is_in_the_help() -> None:
     shown = dlobd("--help").stdout
     assert all(name in shown for name in BENCHMARKS)
-    assert json.loads(json.dumps(results.schema()))["type"] == "object"
 
 
 # ---- make micro

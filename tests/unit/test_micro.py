@@ -14,7 +14,6 @@ import pytest
 
 from dlobd import cli
 from dlobd.errors import BundleError, UsageError
-from dlobd.fields import json_schema
 from dlobd.micro import estimates, places, results, samples, table
 from dlobd.micro.messages import Content, Message, serialized_bytes
 from dlobd.micro.payload import KIB, MIB, Payload, name_of, payload, size_bytes
@@ -99,8 +98,6 @@ def test_each_wrong_byte_is_found(sizes: tuple[int, ...], serialized: bool) -> N
 
 
 def test_a_percentile_needs_samples() -> None:
-    assert not samples.supports(999, 0.99)
-    assert samples.supports(1000, 0.99)
     assert samples.fewest(0.99) == 1000
     found = samples.summary(list(range(1, 1000)))
     assert found
@@ -320,7 +317,6 @@ def test_results_are_read_as_written(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     path.write_text(found.text())
     assert results.read(path) == found
-    assert results.schema() == json_schema(Results)
     for text, message in (
         ("{", "no results"),
         ("[]", "no results"),
