@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 HERE, SERVE = "here", "serve"
 REPLAY = "replay"
+ONLY = {"rate": "latency", "servers": "ps", "workers": "ps", "exchanges": "exchange", "model": "exchange"}
+"""Parameter of a single benchmark -> that benchmark."""
+
 TYPES = (".json", ".html")
 
 
@@ -102,7 +105,7 @@ def micro(
     from dlobd.cli.output import checked
     from dlobd.cli.run import external_cluster
     from dlobd.micro import agent, places
-    from dlobd.micro.request import Request
+    from dlobd.micro.request import DEFAULT, Request
     from dlobd.micro.results import NAMESPACES
     from dlobd.run.progress import Progress
 
@@ -111,6 +114,9 @@ def micro(
     if bool(run) != (replays := REPLAY in (benchmarks or ())) and not (replays and scheme):
         what = "The benchmark replay needs --run, and no other benchmark has it."
         raise UsageError(what, f"dlobd micro {REPLAY} --run latest")
+    for name, option in _given(context).items():
+        if name in ONLY and ONLY[name] not in (benchmarks or DEFAULT):
+            raise UsageError(f"{option} is for the benchmark {ONLY[name]}.", f"dlobd micro {ONLY[name]} {option} ...")
     if link and on != NAMESPACES:
         raise UsageError("--link needs --on namespaces.", "dlobd micro --on namespaces --link 1gbit")
     if output is not None:
@@ -135,14 +141,21 @@ def micro(
     return _print(results, output, as_json, compare, above)
 
 
+def _given(context: Context) -> dict[str, str]:
+    """Return the options of the command line, by the names of their parameters."""
+    sources = {param: context.get_parameter_source(param.name or "") for param in context.command.params}
+    given = {
+        param.name or "": param.opts[0] for param, source in sources.items() if source and source.name == "COMMANDLINE"
+    }
+    return {name: option for name, option in given.items() if option.startswith("--")}
+
+
 def _words(context: Context, request: Request) -> list[str]:
     """Return the words of the request, for a job on a cluster; the exchange of a run as the sizes of its messages."""
     words = [*request.benchmarks]
     words += [word for point in request.replay for word in ("--payload", ",".join(map(str, point.payload.sizes)))]
-    for param in context.command.params:
-        name, option = param.name or "", param.opts[0]
-        source = context.get_parameter_source(name)
-        if option.startswith("--") and hasattr(request, name) and source and source.name == "COMMANDLINE":
+    for name, option in _given(context).items():
+        if hasattr(request, name):
             value = context.params[name]
             values = value if isinstance(value, list | tuple) else [value]
             words += [option] if value is True else [word for each in values for word in (option, str(each))]

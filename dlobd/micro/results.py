@@ -10,7 +10,7 @@ from typing import Any
 
 from dlobd import __version__
 from dlobd.errors import BundleError
-from dlobd.fields import decoded, described, member, plain
+from dlobd.fields import decoded, described, json_schema, member, plain
 from dlobd.micro import samples
 from dlobd.micro.plan import Point, Route
 from dlobd.micro.samples import Summary
@@ -151,3 +151,8 @@ def parsed(text: str) -> Results:
     if value["schema"] != SCHEMA:
         raise ValueError(f"its format is {value['schema']}, and this version of dlobd reads {SCHEMA}")
     return decoded(Results, value)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of the results."""
+    return json_schema(Results)

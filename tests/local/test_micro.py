@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -343,6 +344,7 @@ def test_ctrl_c_keeps_the_completed_launches(tmp_path: Path) -> None:
         (("latency", "--library", "grpc", "--channel", "shm"), "cannot be measured over shm"),
         (("latency", "--launches", "-1"), "launches"),
         (("ps", "--servers", "0"), "servers"),
+        (("bandwidth", "--rate", "100"), "--rate is for the benchmark latency"),
         (("latency", "-o", "results.txt"), "file type is unknown"),
     ],
 )
@@ -356,6 +358,7 @@ def test_bad_input_is_one_line(words: tuple[str, ...], message: str) -> None:
 def test_every_benchmark_is_in_the_help() -> None:
     shown = dlobd("--help").stdout
     assert all(name in shown for name in BENCHMARKS)
+    assert json.loads(json.dumps(results.schema()))["type"] == "object"
 
 
 # ---- make micro
