@@ -5,17 +5,20 @@ come from several sources with different resolutions, so that they may overlap s
 Attribution and the trace view both use the result, so that a picture shows exactly the counted time. Pure: no clock, no
 file.
 
-`Lanes` normalises all lanes together, in arrays. Only a lane whose spans contradict each other is normalised by a loop
-over its spans, `arrange`.
+1. A span is clipped to the window, and then to its recorded parent.
+2. Spans that cross are resolved in the order of their starts: the later span loses its tail, or the earlier span its
+   overlap, whichever is shorter. Within their uncertainty the more precise edge stays.
+
+`Lanes` normalises all lanes together, in arrays. Only the lanes whose spans cross take a loop over their spans.
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from dlobd.attribution.trace import Columns, Span
+from dlobd.attribution.trace import Columns
 from dlobd.columns import MOST, NONE, Flags, Ints, Table, ends_of_runs, largest_of_runs, starts_of_runs
 from dlobd.errors import BundleError
 from dlobd.schema import Clip
@@ -23,8 +26,10 @@ from dlobd.schema import Clip
 MOST_NS = 2**63 - 1
 """Longest axis, in nanoseconds: 292 years of lanes, such as 1,000 executors with 64 slots for 40 hours."""
 
-MOST_DEPTH = 1000
-"""Most recorded ancestors of a span in an array; a lane with more is normalised by a loop."""
+CLIP_KINDS = ("truncated", "outside window", "crossing", "inconsistent")
+"""Kinds of corrections. Two spans are inconsistent if they contradict each other by more than their uncertainty."""
+
+TRUNCATED, OUTSIDE, CROSSING, INCONSISTENT = range(len(CLIP_KINDS))
 
 
 class Nested(NamedTuple):
@@ -54,36 +59,22 @@ class Lanes:
         if not -MOST <= start_ns <= end_ns <= MOST or len(columns.lanes) * self.stride > MOST_NS:
             what = f"{len(columns.lanes)} lanes of {self.wall_ns / 1e9:.0f} s exceed the {MOST_NS / 1e9:.0f} s that fit"
             raise BundleError(f"The trace is too long: {what}.", "record fewer processes, or a shorter job")
-        low: Ints = np.clip(columns.start_ns, start_ns, end_ns)
-        high: Ints = np.maximum(np.clip(columns.end_ns, start_ns, end_ns), low)
-        lost_ns: Ints = columns.end_ns - columns.start_ns - (high - low)
-        depth, looping = _ancestors(columns.parent)
-        children = np.flatnonzero(columns.parent != NONE)
-        parents = columns.parent[children]
-        leaving = children[(low[children] < low[parents]) | (high[children] > high[parents])]
-        untidy = np.zeros(len(columns.lanes), np.bool_)
-        untidy[columns.lane[looping | (columns.end_ns < columns.start_ns)]] = True
-        untidy[columns.lane[leaving]] = True
-        rows = np.flatnonzero((low < high) & ~untidy[columns.lane])
-        base = columns.lane * self.stride - start_ns
-        low, high = low + base, high + base
-        rows = _outer_first(rows, low, high, depth)
+        base, depth, parent = columns.lane * self.stride - start_ns, *_ancestors(columns.parent)
+        low: Ints = np.clip(columns.start_ns, start_ns, end_ns) + base
+        high: Ints = np.maximum(np.clip(columns.end_ns, start_ns, end_ns) + base, low)
+        clips, in_window_ns = Table(3), high - low
+        _clip_to_parents(parent, columns.end_ns < columns.start_ns, low, high)
+        _add_clips(clips, columns, parent, depth, in_window_ns, high - low)
+        rows = _outer_first(np.flatnonzero(low < high), low, high, depth)
         depths = _open_at_start(low[rows], high[rows])
         around = _around(depths)  # the place of the span around each of them, if they nest
-        crossing = rows[(around != NONE) & (high[rows] > high[rows][around])]
-        untidy[columns.lane[crossing]] = True
-        clips = self._clips(columns, depth, lost_ns > 0, high - low, ~untidy[columns.lane])
-        if untidy.any():
-            rows = rows[~untidy[columns.lane[rows]]]
-            parts = [(rows, _open_at_start(low[rows], high[rows]))]
-            for lane in np.flatnonzero(untidy).tolist():
-                own, clips[lane] = np.flatnonzero(columns.lane == lane), []
-                arranged = arrange(list(columns.spans.rows(own)), start_ns, end_ns, clips[lane])
-                begin_ns, until_ns, level, place = np.array(arranged, np.int64).reshape(-1, 4).T
-                own = own[place]
-                low[own], high[own] = begin_ns + base[own], until_ns + base[own]
-                parts.append((own, level))
-            rows, depths = (np.concatenate(column) for column in zip(*parts, strict=True))
+        crossing = (around != NONE) & (high[rows] > high[rows][around])
+        if crossing.any():
+            untidy = np.isin(columns.lane[rows], columns.lane[rows[crossing]])
+            placed = _uncrossed(rows[untidy], low, high, depth, columns.resolution_ns, clips)
+            rows = np.append(rows[~untidy], placed)
+            rows = rows[np.argsort(low[rows], kind="stable")]
+            depths = _open_at_start(low[rows], high[rows])
             around = _around(depths)
         begins, pieces = np.arange(len(columns.lanes)) * self.stride, Table(3)
         pieces.add(np.append(begins, begins + self.wall_ns), NONE, 0)  # the start and the end of each lane have no span
@@ -96,7 +87,10 @@ class Lanes:
         last = ends_of_runs(at)
         self.at, self.owner = at[last], owner[order][last]
         self.resolution_ns = largest_of_runs(at, resolution_ns[order])
-        self.clips = [clip for lane in sorted(clips) for clip in clips[lane]]
+        row, kind, lost_ns = clips.take()
+        order = np.argsort(columns.lane[row], kind="stable")
+        found = kind[order].tolist(), columns.spans.ids(row[order]), lost_ns[order].tolist()
+        self.clips = [Clip(CLIP_KINDS[number], id_, ns) for number, id_, ns in zip(*found, strict=True)]
 
     @property
     def nested(self) -> Nested:
@@ -125,36 +119,50 @@ class Lanes:
         until = np.minimum(self.at[piece + 1], position)
         return piece, np.where(found, until - lane * self.stride + self.start_ns, 0)
 
-    def _clips(self, columns: Columns, depth: Ints, cut: Flags, kept_ns: Ints, tidy: Flags) -> dict[int, list[Clip]]:
-        rows = np.flatnonzero((columns.truncated | cut) & tidy)
-        found: dict[int, list[Clip]] = {}
-        rows = rows[np.lexsort((rows, depth[rows], columns.lane[rows]))]
-        lengths_ns = columns.end_ns[rows] - columns.start_ns[rows]
-        values = columns.lane[rows], columns.truncated[rows], cut[rows], lengths_ns, lengths_ns - kept_ns[rows]
-        for id_, lane, truncated, is_cut, length_ns, cut_ns in zip(
-            columns.spans.ids(rows), *(column.tolist() for column in values), strict=True
-        ):
-            own = found.setdefault(lane, [])
-            if truncated:  # closed at the last evidence: the true end is unknown
-                own.append(Clip("truncated", id_, length_ns))
-            if is_cut:
-                own.append(Clip("outside window", id_, cut_ns))
-        return found
 
-
-def _ancestors(parent: Ints) -> tuple[Ints, Flags]:
-    """Count the recorded ancestors of each span; flag spans whose parents lead back to themselves, or are too many."""
-    depth, looping = np.zeros(len(parent), np.int64), np.zeros(len(parent), np.bool_)
-    rows = np.flatnonzero(parent != NONE)
-    at = parent[rows]
-    for _ in range(MOST_DEPTH):
-        depth[rows] += 1
-        above = parent[at]
-        rows, at = rows[above != NONE], above[above != NONE]
-        if not len(rows):
+def _ancestors(parent: Ints) -> tuple[Ints, Ints]:
+    """Count the recorded ancestors of each span. Also returns the parents, without those that lead back to their
+    children."""
+    above = np.append(parent, NONE)  # the last element stands for a missing parent
+    depth = (above != NONE).astype(np.int64)
+    for _ in range(len(parent).bit_length()):  # each round doubles the distance
+        if not (above != NONE).any():
             break
-    looping[rows] = True
-    return depth, looping
+        depth, above = depth + depth[above], above[above]
+    circular = above[above != NONE]
+    if len(circular):
+        parent = parent.copy()
+        parent[circular] = NONE
+        return _ancestors(parent)
+    return depth[:-1], parent
+
+
+def _clip_to_parents(parent: Ints, backwards: Flags, low: Ints, high: Ints) -> None:
+    """Clip spans to their parents, in place (rule 1). A parent that ends before its start clips nothing."""
+    children = np.flatnonzero((parent != NONE) & ~backwards[parent])
+    around = parent[children]
+    while (leaving := (low[children] < low[around]) | (high[children] > high[around])).any():
+        rows, outer = children[leaving], around[leaving]
+        low[rows] = np.clip(low[rows], low[outer], high[outer])
+        high[rows] = np.clip(high[rows], low[rows], high[outer])
+
+
+def _add_clips(
+    clips: Table, columns: Columns, parent: Ints, depth: Ints, in_window_ns: Ints, in_parent_ns: Ints
+) -> None:
+    """Add the corrections by rule 1, parents before their children: spans, kinds and lost times."""
+    length_ns, uncertain_ns = columns.end_ns - columns.start_ns, columns.resolution_ns
+    cut_ns = np.where(length_ns < 0, -length_ns, in_window_ns - in_parent_ns)
+    other = np.where((length_ns < 0) | (parent == NONE), np.arange(len(parent)), parent)
+    kind = np.where(cut_ns <= uncertain_ns + uncertain_ns[other], CROSSING, INCONSISTENT)
+    found, row = Table(3), np.arange(len(parent))
+    # closed at the last evidence: the true end is unknown
+    found.add(row, TRUNCATED, length_ns, where=columns.truncated & (length_ns >= 0))
+    found.add(row, OUTSIDE, length_ns - in_window_ns, where=length_ns > in_window_ns)
+    found.add(row, kind, cut_ns, where=cut_ns > 0)
+    row, kind, cut_ns = found.take()
+    order = np.lexsort((kind, row, depth[row]))
+    clips.add(row[order], kind[order], cut_ns[order])
 
 
 def _outer_first(rows: Ints, low: Ints, high: Ints, depth: Ints) -> Ints:
@@ -195,92 +203,39 @@ def _turns(rows: Ints, around: Ints, low: Ints, high: Ints, resolution_ns: Ints)
     yield begin[innermost], rows[innermost], largest_of_runs(begin, resolution_ns[rows])
 
 
-def arrange(spans: Sequence[Span], start_ns: int, end_ns: int, clips: list[Clip]) -> list[tuple[int, int, int, int]]:
-    """Normalise the spans of one lane in the window, in O(n log n), and add the corrections to `clips`.
-
-    Returns (start, end, number of spans around it, index) of each span that is not empty, by start. Resolves crossing
-    spans in the order of their starts: the later span loses its tail, or the earlier span its overlap, whichever is
-    shorter. Within their uncertainty the more precise edge stays.
-    """
-    heap = _clip_to_parents(spans, start_ns, end_ns, clips)  # sorted, and so already a heap
-    placed: list[list[int]] = []  # [start, end, depth, index]; an end may still move while the span is open
+def _uncrossed(rows: Ints, low: Ints, high: Ints, depth: Ints, resolution_ns: Ints, clips: Table) -> Ints:
+    """Resolve crossing spans, which are sorted, in O(n log n): correct their bounds in place (rule 2), and add the
+    corrections. Returns the spans that are not empty, by start; an outer span is before its inner spans."""
+    columns = low[rows], -high[rows], depth[rows], rows, resolution_ns[rows]
+    heap = list(zip(*(column.tolist() for column in columns), strict=True))  # sorted, and so already a heap
+    placed: list[list[int]] = []  # [start, end, row, resolution]; an end may still move while the span is open
     open_: list[list[int]] = []
+    found: list[tuple[int, int, int]] = []
     while heap:
-        start, negative_end, depth, index = heapq.heappop(heap)
+        start, negative_end, ancestors, row, uncertain_ns = heapq.heappop(heap)
         end = -negative_end
         while open_ and open_[-1][1] <= start:
             open_.pop()
         while open_ and open_[-1][1] < end:
             earlier = open_[-1]
             overlap, tail = earlier[1] - start, end - earlier[1]
-            kind = _kind(min(overlap, tail), spans[index], spans[earlier[3]])
+            kind = CROSSING if min(overlap, tail) <= uncertain_ns + earlier[3] else INCONSISTENT
             if tail <= overlap:
-                clips.append(Clip(kind, spans[index].id, tail))
+                found.append((row, kind, tail))
                 end = earlier[1]
-            elif kind == "crossing" and spans[earlier[3]].resolution_ns <= spans[index].resolution_ns:
-                clips.append(Clip(kind, spans[index].id, overlap))
+            elif kind == CROSSING and earlier[3] <= uncertain_ns:
+                found.append((row, kind, overlap))
                 # other spans may begin before its new start: put it back
-                heapq.heappush(heap, (earlier[1], -end, depth, index))
+                heapq.heappush(heap, (earlier[1], -end, ancestors, row, uncertain_ns))
                 break
             else:
-                clips.append(Clip(kind, spans[earlier[3]].id, overlap))
+                found.append((earlier[2], kind, overlap))
                 earlier[1] = start
                 open_.pop()
         else:
-            placed.append([start, end, len(open_), index])
+            placed.append([start, end, row, uncertain_ns])
             open_.append(placed[-1])
-    return [(start, end, depth, index) for start, end, depth, index in placed if start < end]
-
-
-def _clip_to_parents(
-    spans: Sequence[Span], start_ns: int, end_ns: int, clips: list[Clip]
-) -> list[tuple[int, int, int, int]]:
-    """Clip each span to the window and to its recorded parent. Returns (start, -end, depth, index), sorted."""
-    first = {span.id: index for index, span in reversed(list(enumerate(spans)))}
-    depths = _depths(spans, first)
-    bounds: dict[int, tuple[int, int]] = {}
-    for index in sorted(range(len(spans)), key=depths.__getitem__):  # parents before their children
-        span = spans[index]
-        if span.end_ns < span.start_ns:
-            clips.append(Clip(_kind(span.start_ns - span.end_ns, span, span), span.id, span.start_ns - span.end_ns))
-            continue
-        if span.truncated:  # closed at the last evidence: the true end is unknown
-            clips.append(Clip("truncated", span.id, span.end_ns - span.start_ns))
-        low, high = _cut((span.start_ns, span.end_ns), (start_ns, end_ns), "outside window", span, clips)
-        parent = first.get(span.parent) if span.parent is not None and depths[index] else None
-        if parent is not None and parent in bounds:
-            outside = (high - low) - max(0, min(high, bounds[parent][1]) - max(low, bounds[parent][0]))
-            low, high = _cut((low, high), bounds[parent], _kind(outside, span, spans[parent]), span, clips)
-        bounds[index] = low, high
-    return sorted((low, -high, depths[index], index) for index, (low, high) in bounds.items() if low < high)
-
-
-def _cut(inner: tuple[int, int], outer: tuple[int, int], kind: str, span: Span, clips: list[Clip]) -> tuple[int, int]:
-    low = min(max(inner[0], outer[0]), outer[1])
-    high = max(min(inner[1], outer[1]), low)
-    lost = (inner[1] - inner[0]) - (high - low)
-    if lost:
-        clips.append(Clip(kind, span.id, lost))
-    return low, high
-
-
-def _kind(cut_ns: int, one: Span, other: Span) -> str:
-    """Return "crossing" if two spans cross by at most their uncertainty, else "inconsistent"."""
-    return "crossing" if cut_ns <= one.resolution_ns + other.resolution_ns else "inconsistent"
-
-
-def _depths(spans: Sequence[Span], first: dict[str, int]) -> list[int]:
-    """Count the recorded ancestors of each span in this lane. Ignores a parent that leads back to its child."""
-    depths = [-1] * len(spans)
-    for index in range(len(spans)):
-        path: list[int] = []
-        at: int | None = index
-        while at is not None and depths[at] < 0:
-            depths[at] = 0  # marks the span as visited, so that a cycle of parents ends
-            path.append(at)
-            parent = spans[at].parent
-            at = first.get(parent) if parent is not None else None
-        base = depths[at] + 1 if at is not None and at not in path else 0
-        for step, member in enumerate(reversed(path)):
-            depths[member] = base + step
-    return depths
+    clips.add(*np.array(found).T)
+    begins, ends, row, _ = np.array(placed).T
+    low[row], high[row] = begins, ends
+    return row[begins < ends]
