@@ -70,23 +70,16 @@ def scaled(value: Ints, part: Ints, whole: Ints) -> Ints:
     return found
 
 
-def ends_of_runs(values: Ints) -> Flags:
-    """Return True for the last element of each run of equal values."""
-    last = np.ones(len(values), np.bool_)
-    last[:-1] = values[1:] != values[:-1]
-    return last
-
-
-def largest_of_runs(keys: Ints, values: Ints) -> Ints:
-    """Return the largest value of each run of equal keys."""
-    return np.maximum.reduceat(values, starts_of_runs(keys)) if len(keys) else values
-
-
 def begins_of_runs(*columns: Ints | Codes | Flags) -> Flags:
     """Return True for the first element of each run of equal rows."""
     first = np.ones(len(columns[0]), np.bool_)
     first[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     return first
+
+
+def ends_of_runs(values: Ints) -> Flags:
+    """Return True for the last element of each run of equal values."""
+    return begins_of_runs(values[::-1])[::-1]
 
 
 def starts_of_runs(*columns: Ints | Codes | Flags) -> Ints:

@@ -38,7 +38,7 @@ class WhatIf:
         self.period_ns: list[int] = columns.period_ns.tolist()
         self.has_cause: list[bool] = (columns.cause != NONE).tolist()
         self.members = _members(columns)
-        rows, releasing = columns.releasing
+        rows, releasing = columns.releasing(np.arange(len(columns)))
         first = np.searchsorted(rows, np.arange(len(columns) + 1)).tolist()
         self.waits_for = [releasing[a:b].tolist() if b > a else () for a, b in pairwise(first)]
 
@@ -65,7 +65,7 @@ def _members(columns: Columns) -> list[tuple[list[int], list[int]]]:
 
 def _waiting(columns: Columns) -> list[int]:
     """Return for each lane the first lane that waits for it, preferably a lane that began earlier; NONE without one."""
-    row, lane = columns.releasing
+    row, lane = columns.releasing(np.arange(len(columns)))
     other = (lane != NONE) & (lane != columns.lane[row])
     row, lane = row[other], lane[other]
     begins = np.full(len(columns.lanes), np.iinfo(np.int64).max)

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -40,20 +39,7 @@ from dlobd.attribution.trace import (
     Span,
     Trace,
 )
-from dlobd.columns import (
-    NONE,
-    Covered,
-    Ints,
-    Numbers,
-    Table,
-    begins_of_runs,
-    distinct,
-    ends_of_runs,
-    ints,
-    largest_of_runs,
-    places,
-    starts_of_runs,
-)
+from dlobd.columns import NONE, Covered, Ints, Numbers, Table, ends_of_runs, ints, places, starts_of_runs
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import Clip, Interval, LayerTime
@@ -100,8 +86,7 @@ def critical_path(attribution: Attribution) -> Segments:
     names = Numbers[str]()
     name = np.append(ints([names[kind.text(detail)] for kind, detail in segments.spans.kinds]), NONE)
     span = np.where(segments.row == NONE, NONE, np.append(segments.spans.kind, 0)[segments.row])
-    joined = segments.where(begins_of_runs(segments.lane, segments.layer, segments.kind, name[span]))
-    return replace(joined, end_ns=np.append(joined.start_ns[1:], segments.end_ns[-1:]))
+    return segments.joined(segments.lane, segments.layer, segments.kind, name[span])
 
 
 class Releases(NamedTuple):
@@ -119,9 +104,7 @@ class _Walk:
     def __init__(self, trace: Trace) -> None:
         self.columns = Columns(trace.spans)
         self.lanes = Lanes(self.columns, trace.start_ns, trace.end_ns)
-        self.chains: list[tuple[int, ...]] = [(0,)]
-        self._chain_of: dict[tuple[int, ...], int] = {(0,): 0}
-        self._outer = [NONE]
+        self._chains = Numbers[tuple[int, ...]]({(0,): 0})
         self._own, self._gaps = Table(4), Table(5)  # span, start, end, chain; and the kind of the rest
         self._edges, self._cycles, self._windows = Table(2), Table(3), Table(4)
         self._last_to_enter, self._late = _collectives(self.columns)
@@ -130,25 +113,21 @@ class _Walk:
     def segments(self) -> Segments:
         """Assign every instant of the window to a layer."""
         window = [np.array([number]) for number in (0, self.lanes.wall_ns, NONE, 0)]
-        while len(window[0]) and self.lanes.wall_ns:
+        while len(window[0]):
             self._resolve(*window)
             window, self._windows = self._windows.take(), Table(4)
         row, start, end, chain = self._own.take()
         kind = np.where(row == NONE, NO_SPAN, OWN)
         parts = [(start, end, row, kind, chain), *self._causes()]
         start, end, row, kind, chain = (np.concatenate(column) for column in zip(*parts, strict=True))
-        unknown = (kind == OWN) & (row != NONE)
-        unknown[unknown] = self.columns.unknown[row[unknown]]
+        unknown = (kind == OWN) & np.append(self.columns.unknown, False)[row]
         row[unknown], kind[unknown] = NONE, NO_SPAN  # rule 5
         some = np.flatnonzero(start < end)
-        order = some[np.argsort(start[some], kind="stable")]
-        at = starts_of_runs(row[order], kind[order], chain[order])
-        last = np.append(at[1:], len(order))[: len(at)] - 1
-        row, lanes = row[order][at], self.columns.lanes
+        order, lanes = some[np.argsort(start[some], kind="stable")], self.columns.lanes
+        start, end, row, kind, chain = (column[order] for column in (start, end, row, kind, chain))
         layer = np.append(self.columns.layer, SEGMENT_LAYERS.index(UNATTRIBUTED))[row]
-        chains = [tuple(lanes[lane] for lane in path) for path in self.chains]
-        columns = start[order][at], end[order][last], layer, row, kind[order][at], chain[order][at]
-        return Segments(*columns, self.columns.spans, chains)
+        chains = [tuple(lanes[lane] for lane in path) for path in self._chains]
+        return Segments(start, end, layer, row, kind, chain, self.columns.spans, chains).joined(row, kind, chain)
 
     def clips(self) -> list[Clip]:
         """Return the corrections: in lanes, of members that left their collective too early, and of cycles of waits."""
@@ -162,17 +141,17 @@ class _Walk:
         at, resolution_ns = self._edges.take()
         order = np.argsort(at, kind="stable")
         at = at[order]
-        return at[starts_of_runs(at)], largest_of_runs(at, resolution_ns[order])
+        first = starts_of_runs(at)
+        return at[first], np.maximum.reduceat(resolution_ns[order], first)
 
     def released(self, release_ns: Ints) -> tuple[Ints, Ints, Ints]:
         """Return rows of waits, the row of the span of another lane that released each, and the time of the release."""
         columns = self.columns
-        members = np.flatnonzero(columns.group != NONE)
-        last = self._last_to_enter[members]
+        last = self._last_to_enter[columns.members]
         waits = np.flatnonzero((columns.group == NONE) & (self._releasing != NONE))
         piece, until_ns = self.lanes.last_busy(self._releasing[waits], release_ns[waits])
         by = np.where(piece != NONE, self.lanes.owner[piece], NONE)
-        rows, by = np.append(members, waits), np.append(last, by)
+        rows, by = np.append(columns.members, waits), np.append(last, by)
         at_ns = np.append(columns.start_ns[last], until_ns)
         other = (by != NONE) & (columns.lane[rows] != columns.lane[by])
         return rows[other], by[other], at_ns[other]
@@ -193,7 +172,7 @@ class _Walk:
         # Rules 4 and 5: where no span is open, the time goes back to the waiting lane.
         idle = row == NONE
         self._own.add(row, start, stop, chain, where=idle & (waiting == NONE))
-        outer = np.array(self._outer)[chain]
+        outer = np.array([self._chains.get(path[:-1], NONE) for path in self._chains])[chain]
         self._gaps.add(waiting, start, stop, outer, UNEXPLAINED, where=idle & (waiting != NONE))
         row, start, stop, chain = (column[~idle] for column in (row, start, stop, chain))
         # Rule 3. From the last entry on, the collective itself runs: its own layer's time.
@@ -230,25 +209,17 @@ class _Walk:
     def _extended(self, chain: Ints, lane: Ints) -> Ints:
         """Return chains with a lane more; NONE for a lane in its chain, or without a lane."""
         pairs, at = np.unique(chain << 32 | (lane + 1), return_inverse=True)
-        found = []
+        paths, found = list(self._chains), []
         for pair in pairs.tolist():
-            outer, added = pair >> 32, (pair & 0xFFFFFFFF) - 1
-            if added == NONE or added in self.chains[outer]:
-                found.append(NONE)
-                continue
-            path = (*self.chains[outer], added)
-            if path not in self._chain_of:
-                self._chain_of[path] = len(self.chains)
-                self.chains.append(path)
-                self._outer.append(outer)
-            found.append(self._chain_of[path])
+            path, added = paths[pair >> 32], (pair & 0xFFFFFFFF) - 1
+            found.append(NONE if added == NONE or added in path else self._chains[*path, added])
         return np.array(found, np.int64)[at]
 
     def _causes(self) -> Iterator[tuple[Ints, Ints, Ints, Ints, Ints]]:
         """Yield the gaps in two parts, from start to end: the rest, and the named cause. A cause takes the last parts
         of a span's gaps, at most its period."""
         row, start, end, chain, rest = self._gaps.take()
-        order = np.lexsort((-end, row))[np.count_nonzero(row == NONE) :]
+        order = np.lexsort((-end, row))
         row, start, end, chain, rest = (column[order] for column in (row, start, end, chain, rest))
         length = end - start
         later = np.cumsum(length) - length
@@ -262,14 +233,14 @@ class _Walk:
     def _releasing_lanes(self) -> Ints:
         """Return for each span the lane that was busy last before its release."""
         columns, lanes = self.columns, self.lanes
-        row, lane = columns.releasing
+        row, lane = columns.releasing(np.arange(len(columns)))
         release_ns = np.where(columns.is_released, columns.released_ns, columns.end_ns)[row]
         piece, until_ns = lanes.last_busy(lane, release_ns)
         some = (piece != NONE) & (lane != NONE)
         row, lane, until_ns = row[some], lane[some], until_ns[some]
         _, last_ns = lanes.last_busy(lane, np.full(len(lane), lanes.start_ns + lanes.wall_ns))
         by_name = np.argsort(np.argsort(np.array(columns.lanes)))
-        order = np.lexsort((by_name[lane], np.where(last_ns, last_ns, until_ns), until_ns, row))
+        order = np.lexsort((by_name[lane], last_ns, until_ns, row))
         latest = order[ends_of_runs(row[order])]
         found = np.full(len(columns), NONE)
         found[row[latest]] = lane[latest]
@@ -279,14 +250,9 @@ class _Walk:
 def _collectives(columns: Columns) -> tuple[Ints, list[Clip]]:
     """Return for each member of a collective the last member that starts before its end; and the clips of members that
     ended before the last member entered."""
-    found = np.full(len(columns), NONE)
-    members = np.flatnonzero(columns.group != NONE)
-    row = members[np.lexsort((columns.start_ns[members], columns.group[members]))]
-    group, start_ns, end_ns = columns.group[row], columns.start_ns[row], columns.end_ns[row]
-    times = distinct(start_ns)
-    entries = group * (len(times) + 1) + np.searchsorted(times, start_ns)
-    ends = group * (len(times) + 1) + np.searchsorted(times, end_ns)
-    found[row] = row[np.maximum(np.searchsorted(entries, ends) - 1, np.searchsorted(group, group))]
+    row, found = columns.members, np.full(len(columns), NONE)
+    group, end_ns = columns.group[row], columns.end_ns[row]
+    found[row] = row[np.maximum(columns.last_member(group, end_ns - 1), np.searchsorted(group, group))]
     last = row[np.searchsorted(group, group, "right") - 1]
     late_ns = columns.start_ns[last] - end_ns
     allowed_ns = columns.resolution_ns[last] + columns.resolution_ns[row]
@@ -324,13 +290,11 @@ def own_quality(span: Span) -> OwnQuality:
 def _summed(trace: Trace, walk: _Walk, segments: Segments) -> Attribution:
     """Return the attribution by segments."""
     columns, (at_ns, resolution_ns) = walk.columns, walk.edges_ns()
-    length_ns = segments.end_ns - segments.start_ns
-    layer = segments.layer
-    total_ns = _totals(layer, length_ns, len(LAYERS) + 1)
+    layer, length_ns = segments.layer, segments.end_ns - segments.start_ns
     is_between = np.append(columns.between_marks, False)[segments.row] & (segments.kind == OWN)
-    quality_of = np.where(is_between, BETWEEN, segments.kind)
-    known_ns = _totals(quality_of * (len(LAYERS) + 1) + layer, length_ns, (BETWEEN + 1) * (len(LAYERS) + 1))
-    known_ns = known_ns.reshape(BETWEEN + 1, len(LAYERS) + 1)
+    known_ns = np.zeros((BETWEEN + 1, len(SEGMENT_LAYERS)), np.int64)
+    np.add.at(known_ns, (np.where(is_between, BETWEEN, segments.kind), layer), length_ns)
+    total_ns = known_ns.sum(axis=0)
     names = _by_layer(layer, np.append(columns.name, NONE)[segments.row], length_ns, columns.names)
     cause = np.where(segments.kind == CAUSE, np.append(columns.cause, NONE)[segments.row], NONE)
     causes = _by_layer(layer, cause, length_ns, columns.causes)
@@ -339,19 +303,18 @@ def _summed(trace: Trace, walk: _Walk, segments: Segments) -> Attribution:
     place = np.searchsorted(at_ns, segments.start_ns[turn + 1])
     is_edge = np.append(at_ns, NONE)[place] == segments.start_ns[turn + 1]
     moved_ns = np.where(is_edge, np.append(resolution_ns, 0)[place], 0)
-    sides = np.concatenate([layer[turn], layer[turn + 1]])
-    uncertain_ns = _totals(sides, np.append(moved_ns, moved_ns), len(LAYERS) + 1)
-    low = dict(zip(LAYERS, (total_ns - uncertain_ns).tolist(), strict=False))
-    high = dict(zip(LAYERS, (total_ns + uncertain_ns).tolist(), strict=False))
+    uncertain_ns = np.zeros_like(total_ns)
+    for side in (turn, turn + 1):
+        np.add.at(uncertain_ns, layer[side], moved_ns)
+    low_ns, high_ns, unattributed_ns = total_ns - uncertain_ns, total_ns + uncertain_ns, int(total_ns[-1])
     # `hi_ns` is the upper bound of a layer's time inside spans of another layer.
     for interval, overlap_ns in _overlaps(trace.intervals, segments, columns.lanes):
-        low[interval.inside] -= min(interval.hi_ns, overlap_ns)
-        high[interval.layer] += min(interval.hi_ns, overlap_ns)
+        low_ns[NUMBER_OF_LAYER[interval.inside]] -= min(interval.hi_ns, overlap_ns)
+        high_ns[NUMBER_OF_LAYER[interval.layer]] += min(interval.hi_ns, overlap_ns)
     # All unattributed time may belong to a layer whose source is missing.
-    unattributed_ns = int(total_ns[-1])
     for lacking in trace.not_measured:
         if lacking.inside == UNATTRIBUTED:
-            high[lacking.layer] += unattributed_ns
+            high_ns[NUMBER_OF_LAYER[lacking.layer]] += unattributed_ns
     # a layer that worked without delaying the main lane has 0; a layer without work has no row
     in_window = (columns.start_ns < trace.end_ns) & (columns.end_ns > trace.start_ns)
     worked = {*columns.layer[in_window].tolist()} | {NUMBER_OF_LAYER[one.layer] for one in trace.intervals}
@@ -361,8 +324,8 @@ def _summed(trace: Trace, walk: _Walk, segments: Segments) -> Attribution:
             LAYERS[name].group,
             int(total_ns[number]),
             int(known_ns[UNEXPLAINED, number]),
-            max(0, low[name]),
-            min(trace.wall_ns, high[name]),
+            max(0, int(low_ns[number])),
+            min(trace.wall_ns, int(high_ns[number])),
             int(known_ns[OWN, number]),
             int(known_ns[BETWEEN, number]),
             int(known_ns[CAUSE, number]),
@@ -386,20 +349,15 @@ def _summed(trace: Trace, walk: _Walk, segments: Segments) -> Attribution:
     )
 
 
-def _totals(group: Ints, ns: Ints, groups: int) -> Ints:
-    """Sum exactly by the number of a group."""
-    found = np.zeros(groups, np.int64)
-    np.add.at(found, group, ns)
-    return found
-
-
 def _by_layer(layer: Ints, item: Ints, ns: Ints, texts: Sequence[str]) -> list[tuple[tuple[str, int], ...]]:
     """Sum by layer and item; of each layer, the largest sum is first."""
     some = item != NONE
     pairs, group = np.unique(layer[some] * len(texts) + item[some], return_inverse=True)
-    found: list[list[tuple[str, int]]] = [[] for _ in range(len(LAYERS) + 1)]
-    for pair, total_ns in zip(pairs.tolist(), _totals(group, ns[some], len(pairs)).tolist(), strict=True):
-        found[pair // len(texts)].append((texts[pair % len(texts)], total_ns))
+    sums_ns = np.zeros(len(pairs), np.int64)
+    np.add.at(sums_ns, group, ns[some])
+    found: list[list[tuple[str, int]]] = [[] for _ in SEGMENT_LAYERS]
+    for pair, sum_ns in zip(pairs.tolist(), sums_ns.tolist(), strict=True):
+        found[pair // len(texts)].append((texts[pair % len(texts)], sum_ns))
     return [tuple(sorted(items, key=lambda item: (-item[1], item[0]))) for items in found]
 
 

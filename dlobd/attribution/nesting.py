@@ -13,13 +13,12 @@ file.
 """
 
 import heapq
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from dlobd.attribution.trace import Columns
-from dlobd.columns import MOST, NONE, Flags, Ints, Table, ends_of_runs, largest_of_runs, starts_of_runs
+from dlobd.columns import MOST, NONE, Flags, Ints, Table, ends_of_runs, starts_of_runs
 from dlobd.errors import BundleError
 from dlobd.schema import Clip
 
@@ -76,17 +75,18 @@ class Lanes:
             rows = rows[np.argsort(low[rows], kind="stable")]
             depths = _open_at_start(low[rows], high[rows])
             around = _around(depths)
-        begins, pieces = np.arange(len(columns.lanes)) * self.stride, Table(3)
-        pieces.add(np.append(begins, begins + self.wall_ns), NONE, 0)  # the start and the end of each lane have no span
-        for part in _turns(rows, around, low, high, columns.resolution_ns):
-            pieces.add(*part)
         self._nested = rows, low[rows], high[rows], depths
+        # of equal positions the last piece has precedence: of ends the outermost, then of starts the innermost
+        begins, pieces, inner_first = np.arange(len(columns.lanes)) * self.stride, Table(3), rows[::-1]
+        pieces.add(np.append(begins, begins + self.wall_ns), NONE, 0)  # the start and the end of each lane have no span
+        pieces.add(high[inner_first], np.append(rows, NONE)[around][::-1], columns.resolution_ns[inner_first])
+        pieces.add(low[rows], rows, columns.resolution_ns[rows])
         at, owner, resolution_ns = pieces.take()
-        order = np.argsort(at, kind="stable")  # of equal positions, the last table has precedence
+        order = np.argsort(at, kind="stable")
         at = at[order]
         last = ends_of_runs(at)
         self.at, self.owner = at[last], owner[order][last]
-        self.resolution_ns = largest_of_runs(at, resolution_ns[order])
+        self.resolution_ns = np.maximum.reduceat(resolution_ns[order], starts_of_runs(at))
         row, kind, lost_ns = clips.take()
         order = np.argsort(columns.lane[row], kind="stable")
         found = kind[order].tolist(), columns.spans.ids(row[order]), lost_ns[order].tolist()
@@ -191,18 +191,6 @@ def _around(level: Ints) -> Ints:
     return around
 
 
-def _turns(rows: Ints, around: Ints, low: Ints, high: Ints, resolution_ns: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Yield the positions at which the innermost span changes, with that span and the uncertainty: at ends, then at
-    starts, because a span that starts where another ends is open there."""
-    begin, end = low[rows], high[rows]
-    by_end = np.argsort(end, kind="stable")
-    outermost = by_end[starts_of_runs(end[by_end])]
-    outside = np.where(around[outermost] != NONE, rows[around[outermost]], NONE) if len(rows) else rows
-    yield end[outermost], outside, largest_of_runs(end[by_end], resolution_ns[rows[by_end]])
-    innermost = np.flatnonzero(ends_of_runs(begin))
-    yield begin[innermost], rows[innermost], largest_of_runs(begin, resolution_ns[rows])
-
-
 def _uncrossed(rows: Ints, low: Ints, high: Ints, depth: Ints, resolution_ns: Ints, clips: Table) -> Ints:
     """Resolve crossing spans, which are sorted, in O(n log n): correct their bounds in place (rule 2), and add the
     corrections. Returns the spans that are not empty, by start; an outer span is before its inner spans."""
@@ -238,4 +226,5 @@ def _uncrossed(rows: Ints, low: Ints, high: Ints, depth: Ints, resolution_ns: In
     clips.add(*np.array(found).T)
     begins, ends, row, _ = np.array(placed).T
     low[row], high[row] = begins, ends
-    return row[begins < ends]
+    kept: Ints = row[begins < ends]
+    return kept

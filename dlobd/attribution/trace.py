@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dlobd.columns import MOST, NONE, Codes, Flags, Ints, Numbers, Rows, begins_of_runs, ints, places
+from dlobd.columns import MOST, NONE, Codes, Flags, Ints, Numbers, Rows, begins_of_runs, distinct, ints, places
 from dlobd.layers import LAYERS, TENSORFLOW, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Clip, ClockAnchor, Event, Interval, LayerTime, NotMeasured, Process
 from dlobd.spans import BETWEEN_MARKS, STEP_RENDEZVOUS, Cause, SpanKind
@@ -287,7 +287,8 @@ class Columns:
     """Columns of spans for their attribution; others are those of `Spans`.
 
     lane, layer, name, cause: places in `lanes`, `LAYERS`, `names` and `causes`. The main lane is lane 0.
-    group: number of the span's collective.
+    group: number of the span's collective, which is its rendezvous and call.
+    members: rows of the members of collectives, by collective and start.
     waits: True for a span that waits for lanes.
     released_ns: time of the release; meaningful where `is_released`.
     """
@@ -303,7 +304,15 @@ class Columns:
         self.cause = ints([causes[wait.cause] if wait.cause else NONE for wait in spans.waits])[spans.wait]
         self.period_ns = ints([wait.cause_period_ns if wait.cause else 0 for wait in spans.waits])[spans.wait]
         self.names, self.causes = list(names), list(causes)
-        self.group = self._groups()
+        texts = Numbers[str]()
+        rendezvous = ints([texts[wait.rendezvous] if wait.rendezvous else NONE for wait in spans.waits])[spans.wait]
+        members = np.flatnonzero(rendezvous != NONE)
+        members = members[np.lexsort((spans.start_ns[members], spans.call[members], rendezvous[members]))]
+        number = np.cumsum(begins_of_runs(spans.call[members], rendezvous[members])) - 1
+        self.group, self.members = np.full(len(spans), NONE), members
+        self.group[members] = number
+        self._entries_ns = distinct(spans.start_ns[members])
+        self._entries = number * len(self._entries_ns) + np.searchsorted(self._entries_ns, spans.start_ns[members])
         self._waits_at: Ints = np.cumsum(ints([0, *(len(wait.waits_for) for wait in spans.waits)]))
         self._waits_for = ints([lanes.get(lane, NONE) for wait in spans.waits for lane in wait.waits_for])
         self.waits: Flags = (np.diff(self._waits_at) > 0)[spans.wait]
@@ -313,22 +322,16 @@ class Columns:
     def __len__(self) -> int:
         return len(self.spans)
 
-    @property
-    def releasing(self) -> tuple[Ints, Ints]:
-        """Rows of the spans that wait, with each lane that releases them."""
-        rows = np.flatnonzero(self.waits)
+    def releasing(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Return the lanes that release spans, each with the place of the span in `rows`."""
         wait = self.spans.wait[rows]
         sizes = np.diff(self._waits_at)[wait]
-        return np.repeat(rows, sizes), self._waits_for[places(self._waits_at[wait], sizes)]
+        return np.repeat(np.arange(len(rows)), sizes), self._waits_for[places(self._waits_at[wait], sizes)]
 
-    def _groups(self) -> Ints:
-        """Return the number of each span's collective, which is its rendezvous and call."""
-        spans, texts = self.spans, Numbers[str]()
-        rendezvous = ints([texts[wait.rendezvous] if wait.rendezvous else NONE for wait in spans.waits])[spans.wait]
-        members, group = np.flatnonzero(rendezvous != NONE), np.full(len(spans), NONE)
-        members = members[np.lexsort((spans.call[members], rendezvous[members]))]
-        group[members] = np.cumsum(begins_of_runs(spans.call[members], rendezvous[members])) - 1
-        return group
+    def last_member(self, group: Ints, until_ns: Ints) -> Ints:
+        """Return the places in `members` of the last members of collectives that start until a time, if one does."""
+        rank = np.searchsorted(self._entries_ns, until_ns, "right")
+        return np.searchsorted(self._entries, group * len(self._entries_ns) + rank) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,6 +415,11 @@ class Segments(Rows[Segment]):
         """Return the segments of these rows, or with a flag."""
         names = ("start_ns", "end_ns", "layer", "row", "kind", "chain")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def joined(self, *values: Ints) -> Segments:
+        """Return the segments, which have no gaps, with neighbours of equal values joined."""
+        found = self.where(begins_of_runs(*values))
+        return replace(found, end_ns=np.append(found.start_ns[1:], self.end_ns[-1:]))
 
     @property
     def lane(self) -> Ints:

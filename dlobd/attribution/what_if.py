@@ -21,7 +21,6 @@ the order of collectives and start times.
 """
 
 from array import array
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -40,7 +39,6 @@ from dlobd.columns import (
     begins_of_runs,
     chunks,
     distinct,
-    places,
     scaled,
     starts_of_runs,
 )
@@ -81,11 +79,6 @@ class Parts(NamedTuple):
             found[some] += own_ns + waits_ns - kept_ns
         return found
 
-    def keep(self, places: Ints) -> None:
-        """Keep the time that other lanes explain, as waits."""
-        self.waits_ns[places] += self.free_ns[places]
-        self.free_ns[places] = 0
-
 
 class Dependencies:
     """Dependencies between lanes.
@@ -98,20 +91,13 @@ class Dependencies:
 
     def __init__(self, columns: Columns, lanes: Lanes) -> None:
         self._columns, self._lanes, self._waiting = columns, lanes, _waiting(columns)
-        rows, self._releasing = columns.releasing
-        self._first_releasing = np.searchsorted(rows, np.arange(len(columns) + 1))
-        members = np.flatnonzero(columns.group != NONE)
-        members = members[np.lexsort((columns.start_ns[members], columns.group[members]))]
-        starts_ns, group = columns.start_ns[members], columns.group[members]
-        self._times_ns = distinct(starts_ns)
-        self._entries = group * (len(self._times_ns) + 1) + np.searchsorted(self._times_ns, starts_ns)
-        lane = columns.lane[members]
-        self.entered = np.maximum(lanes.position(lane, starts_ns), lane * lanes.stride)
+        members, group, lane = columns.members, columns.group[columns.members], columns.lane[columns.members]
+        self.entered = np.maximum(lanes.position(lane, columns.start_ns[members]), lane * lanes.stride)
         self._entered = np.full(len(columns) + 1, NONE)
         self._entered[members] = self.entered
         table, number, offset = Table(6), NONE - np.arange(len(members)), self.entered % lanes.stride
         self._entered_at = np.append(offset, 0)
-        later = np.flatnonzero(~begins_of_runs(group)) if len(group) else group
+        later = np.flatnonzero(~begins_of_runs(group))
         table.add(number, self.entered, number * 0 + NONE, 0, 0, 0)
         table.add(number[later], number[later - 1], later * 0 + NONE, 0, 0, offset[later] - offset[later - 1])
         at, new = np.zeros(0, np.int64), distinct(lanes.at, self.entered)
@@ -142,9 +128,7 @@ class Dependencies:
         lane = start // lanes.stride
         gap, span = row == NONE, np.maximum(row, 0)
         group = np.where(gap, NONE, columns.group[span])
-        rank = np.searchsorted(self._times_ns, lanes.time_ns(until), "right")
-        last = np.searchsorted(self._entries, group * (len(self._times_ns) + 1) + rank) - 1
-        last = np.where(group == NONE, NONE, last)
+        last = np.where(group == NONE, NONE, columns.last_member(group, lanes.time_ns(until)))
         entered = self._entered_at[last] + lane * lanes.stride
         released = np.where(columns.is_released[span], lanes.position(lane, columns.released_ns[span]), until)
         turn = np.where(columns.waits[span], released, start + columns.period_ns[span])
@@ -166,9 +150,8 @@ class Dependencies:
         back = lanes.position(self._waiting[lane[gap]], lanes.time_ns(until[gap]))
         table.add(until[gap], back, row[gap], 0, 0, 0)
         waits = np.flatnonzero(~member & (row != NONE) & columns.waits[np.maximum(row, 0)])
-        first = self._first_releasing[row[waits]]
-        sizes = self._first_releasing[row[waits] + 1] - first
-        waits, by = np.repeat(waits, sizes), self._releasing[places(first, sizes)]
+        place, by = columns.releasing(row[waits])
+        waits = waits[place]
         busy, busy_ns = lanes.last_busy(by, lanes.time_ns(turn[waits]))
         some = (by != NONE) & (busy != NONE) & (busy_ns > lanes.time_ns(start[waits]))
         waits, by, busy_ns = waits[some], by[some], busy_ns[some]
@@ -192,7 +175,7 @@ class Dependencies:
 
 def _waiting(columns: Columns) -> Ints:
     """Return for each lane the first lane that waits for it, preferably a lane that began earlier; NONE without one."""
-    row, lane = columns.releasing
+    row, lane = columns.releasing(np.arange(len(columns)))
     other = (lane != NONE) & (lane != columns.lane[row])
     row, lane = row[other], lane[other]
     begins = np.full(len(columns.lanes), np.iinfo(np.int64).max)
@@ -202,7 +185,7 @@ def _waiting(columns: Columns) -> Ints:
     names = np.argsort(np.argsort(np.array(columns.lanes)))
     order = np.lexsort((names[columns.lane[row]], columns.start_ns[row], later, lane))
     found = np.full(len(columns.lanes), NONE)
-    first = order[starts_of_runs(lane[order])] if len(order) else order
+    first = order[starts_of_runs(lane[order])]
     found[lane[first]] = columns.lane[row[first]]
     return found
 
@@ -227,7 +210,9 @@ class WhatIf:
             return 0
         # nothing moves before the first removed time; after the last, only slack counts
         first, end = np.searchsorted(self._rank, self._rank[changed[[0, -1]]] + [0, 1]).tolist()
-        earlier_ns = self._earlier_ns(length_ns, first, end)
+        initial_ns = np.zeros(self._size, np.int64)
+        initial_ns[self._to[first:]] = 2 * MOST
+        earlier_ns = _shortest(initial_ns, self._to[first:end], self._source[first:end], length_ns[first:end])
         later = np.zeros(len(earlier_ns), np.bool_)
         later[self._to[end:]] = True
         if not later[self._last]:
@@ -242,14 +227,14 @@ class WhatIf:
         at, (to, source, *parts), stride = found.at, found.edges, self.lanes.stride
         starts = np.arange(len(self.columns.lanes)) * stride
         nodes = distinct(to[to >= 0], starts, np.array([self.lanes.wall_ns]))
-        inner, entries = nodes[nodes % stride > 0], len(found.entered)
+        inner, self._size = nodes[nodes % stride > 0], len(nodes) + len(found.entered)
 
         def number(position: Ints) -> Ints:
             """Return the last node until a position of a lane, or the node of an entry."""
             return np.where(position < 0, len(nodes) + NONE - position, np.searchsorted(nodes, position, "right") - 1)
 
         # an edge from an instant between two nodes leaves the node before it, with the removed time in between
-        of_node = np.append(np.searchsorted(at, nodes), np.zeros(entries, np.int64))
+        of_node = np.append(np.searchsorted(at, nodes), np.zeros_like(found.entered))
         until = np.append(inner, source)
         to, source = number(np.append(inner, to)), number(np.append(inner - 1, source))
         until = np.where(until < 0, 0, np.searchsorted(at, until))
@@ -261,46 +246,37 @@ class WhatIf:
         self._parts = Parts(*(np.append(*column)[order] for column in zip(chain, parts, strict=True)))
         self._steps, self._last = found.steps, int(number(np.array([self.lanes.wall_ns]))[0])
         # a wait in a cycle of waits, or for a lane that was not late: no edge explains it, and so it keeps its time
-        unexplained = np.zeros(len(nodes) + entries, np.bool_)
-        if len(to):
-            first = starts_of_runs(self._to)
-            unexplained[self._to[first]] = np.minimum.reduceat(self._lengths_ns(None), first) > 0
+        unexplained, first = np.zeros(self._size, np.bool_), starts_of_runs(self._to)
+        unexplained[self._to[first]] = np.minimum.reduceat(self._lengths_ns(None), first) > 0
         unexplained[len(nodes) :] = False
         self._parts.free_ns[(order < len(inner)) & unexplained[self._to]] = 0
-        self._steps.keep(of_node[unexplained])
+        kept = of_node[unexplained]
+        self._steps.waits_ns[kept] += self._steps.free_ns[kept]
+        self._steps.free_ns[kept] = 0
         self._kept_ns = self._lengths_ns(None)
 
     @cached_property
     def _slack_after_ns(self) -> Ints:
         """Slack on the shortest path from each node to the end of the window."""
-        found = array("q", [2 * MOST]) * (int(self._to.max()) + 1)
-        found[self._last] = 0
-        for to, source, ns in _rows(self._to[::-1], self._source[::-1], self._kept_ns[::-1]):
-            if (slack_ns := found[to] + ns) < found[source]:
-                found[source] = slack_ns
-        return np.array(found)
+        initial_ns = np.full(self._size, 2 * MOST)
+        initial_ns[self._last] = 0
+        return _shortest(initial_ns, self._source[::-1], self._to[::-1], self._kept_ns[::-1])
 
     def _lengths_ns(self, retained: Retained | None) -> Ints:
         """Return the lengths of the edges."""
         passed_ns = np.cumsum(self._steps.removed_ns(retained))
         return passed_ns[self._until] - passed_ns[self._from] + self._parts.removed_ns(retained)
 
-    def _earlier_ns(self, length_ns: Ints, first: int, end: int) -> Ints:
-        """Return the time by which each node moves: the length of the shortest path to it. `first` and `end`: edges
-        that count; nodes before do not move."""
-        initial = np.zeros(int(self._to.max()) + 1, np.int64)
-        initial[self._to[first:]] = 2 * MOST
-        found = array("q", initial.tobytes())
-        for to, source, ns in _rows(self._to[first:end], self._source[first:end], length_ns[first:end]):
-            if (earlier_ns := found[source] + ns) < found[to]:
-                found[to] = earlier_ns
-        return np.array(found)
 
-
-def _rows(*columns: Ints | Codes) -> Iterator[tuple[int, ...]]:
-    """Yield rows as Python integers."""
-    for chunk in chunks(*columns):
-        yield from zip(*(column.tolist() for column in chunk), strict=True)
+def _shortest(initial_ns: Ints, to: Codes, source: Codes, length_ns: Ints) -> Ints:
+    """Return the lengths of the shortest paths to nodes: the times by which they move. An edge is after all edges to
+    its source."""
+    found = array("q", initial_ns.tobytes())
+    for chunk in chunks(to, source, length_ns):
+        for end, begin, ns in zip(*(column.tolist() for column in chunk), strict=True):
+            if (passed_ns := found[begin] + ns) < found[end]:
+                found[end] = passed_ns
+    return np.array(found)
 
 
 def _by_time(time_ns: Ints, to: Ints, source: Ints) -> tuple[Ints, Codes]:

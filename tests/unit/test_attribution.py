@@ -359,6 +359,11 @@ def test_own_time_of_the_main_lane_is_saved_whole() -> None:
     assert saved(of, "a", "b") == 30
 
 
+def test_an_awaited_lane_that_fills_the_window_is_saved_whole() -> None:
+    of = trace(span("wait", "spark", 0, 100, MAIN_LANE, waits_for=("one",)), span("work", "hdfs", 0, 100, "one"))
+    assert saved(of, "work") == 100
+
+
 def test_the_shorter_of_two_awaited_lanes_saves_nothing() -> None:
     """The shorter of two lanes saves nothing, the longer as much as it is longer, both together the rest."""
     of = trace(
