@@ -7,12 +7,10 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dlobd.errors import UsageError
 from dlobd.micro import estimates, samples
 from dlobd.micro import results as micro_results
 from dlobd.micro.page import MOST_SAMPLES, page
@@ -141,10 +139,3 @@ def test_the_page_loads_nothing() -> None:
     assert "default-src 'none'" in html.unescape(text)
     assert set(re.findall(r'(?:src|href)="([^"]*)"', _markup(text))) == {"data:,", "#main"}
     assert len(text.encode()) <= 2_000_000
-
-
-def test_the_command_knows_two_types_of_files(tmp_path: Path) -> None:
-    from dlobd.cli.micro import micro
-
-    with pytest.raises(UsageError, match="file type is unknown"):
-        micro(["latency"], output=tmp_path / "results.txt")
