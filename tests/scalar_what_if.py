@@ -65,19 +65,17 @@ def _members(columns: Columns) -> list[tuple[list[int], list[int]]]:
 
 def _waiting(columns: Columns) -> list[int]:
     """Return for each lane the first lane that waits for it, preferably a lane that began earlier; NONE without one."""
-    row, lane = columns.releasing(np.arange(len(columns)))
-    other = (lane != NONE) & (lane != columns.lane[row])
-    row, lane = row[other], lane[other]
-    begins = np.full(len(columns.lanes), np.iinfo(np.int64).max)
-    np.minimum.at(begins, columns.lane, columns.start_ns)
-    known = np.isin(lane, columns.lane)
-    later = begins[columns.lane[row]] >= np.where(known, begins[lane], columns.end_ns[row])
-    names = np.argsort(np.argsort(np.array(columns.lanes)))
-    order = np.lexsort((names[columns.lane[row]], columns.start_ns[row], later, lane))
-    found = np.full(len(columns.lanes), NONE)
-    first = order[starts_of_runs(lane[order])] if len(order) else order
-    found[lane[first]] = columns.lane[row[first]]
-    return found.tolist()
+    begins: dict[int, int] = {}
+    for lane, start_ns in zip(columns.lane.tolist(), columns.start_ns.tolist(), strict=True):
+        begins[lane] = min(start_ns, begins.get(lane, start_ns))
+    first: dict[int, tuple[bool, int, str]] = {}
+    for row, awaited in np.stack(columns.releasing(np.arange(len(columns))), axis=1).tolist():
+        own = int(columns.lane[row])
+        later = begins[own] >= begins.get(awaited, int(columns.end_ns[row]))
+        key = later, int(columns.start_ns[row]), columns.lanes[own]
+        if awaited not in (NONE, own):
+            first[awaited] = min(key, first.get(awaited, key))
+    return [columns.lanes.index(first[lane][2]) if lane in first else NONE for lane in range(len(columns.lanes))]
 
 
 class _Replay:

@@ -119,8 +119,7 @@ def _late(columns: Columns) -> tuple[Counter[str], Counter[str], Counter[str], i
     """Return by lane, for collectives in which it is the last: its lateness in nanoseconds, their number, and the
     uncertainty; and the number of all collectives."""
     spans = columns.spans
-    rows = np.flatnonzero(columns.group != NONE)
-    rows = rows[np.lexsort((columns.start_ns[rows], columns.group[rows]))]
+    rows = columns.members
     group = columns.group[rows]
     # the last two spans of each group, if they are in different lanes
     final = (group[1:] == group[:-1]) & ends_of_runs(group)[1:] & (columns.lane[rows[1:]] != columns.lane[rows[:-1]])
